@@ -25,7 +25,7 @@ const floors = [
   ['cli', '^src/cli/'],
 ];
 
-/** What each floor may import, besides itself and packages. */
+/** What each layer may import, besides itself and packages. */
 const allowed = {
   domain: [],
   concurrency: ['domain'],

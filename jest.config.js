@@ -18,7 +18,8 @@ export default {
   globalSetup: '<rootDir>/test/support/server/setup.ts',
   globalTeardown: '<rootDir>/test/support/server/teardown.ts',
   testTimeout: 60_000,
-  maxWorkers: 2,
+  // Three files at a time on two processors, because many tests wait for a process, a timer or the network.
+  maxWorkers: 3,
   // Report connections and timers that a file leaves open at once.
   openHandlesTimeout: 0,
 };

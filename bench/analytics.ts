@@ -168,7 +168,7 @@ try {
   }
   /** The median over all measurements of a quantile, so that a short disturbance affects only one measurement. */
   const typical = (rounds: number[][], quantile: number) => {
-    const each = rounds
+    const quantiles = rounds
       .map((values) =>
         quantileOf(
           values.toSorted((a, b) => a - b),
@@ -176,7 +176,7 @@ try {
         ),
       )
       .sort((a, b) => a - b);
-    return quantileOf(each, 0.5);
+    return quantileOf(quantiles, 0.5);
   };
   const row = (name: string, rounds: number[][]) =>
     `| ${name} | ${[0.5, 0.95, 0.99].map((quantile) => typical(rounds, quantile).toFixed(1)).join(' | ')} |`;

@@ -58,13 +58,13 @@ async function loop(
   const start = performance.now();
   let n = 0;
   let done = 0;
-  const one = async () => {
+  const worker = async () => {
     while (performance.now() - start < seconds * 1000) {
       await work(n++);
       done++;
     }
   };
-  await Promise.all(Array.from({ length: concurrency }, one));
+  await Promise.all(Array.from({ length: concurrency }, worker));
   return { perSecond: (done / (performance.now() - start)) * 1000 };
 }
 

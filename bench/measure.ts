@@ -50,7 +50,7 @@ function prepare(
   bench: BenchCase,
   schools: School[],
 ): { requests: autocannon.Request[]; statements: Statement[] } {
-  const made = Array.from({ length: 2000 }, () => {
+  const samples = Array.from({ length: 2000 }, () => {
     const school = schools[pick(schools.length) - 1] ?? { id: 0, sessionId: 0 };
     const request: CaseRequest = bench.request({
       tenantId: school.id,
@@ -68,7 +68,7 @@ function prepare(
     ]),
   );
   return {
-    requests: made.map(({ school, request }) => ({
+    requests: samples.map(({ school, request }) => ({
       method: request.method ?? 'GET',
       path: request.path,
       headers: {
@@ -77,7 +77,7 @@ function prepare(
       },
       ...(request.body ? { body: JSON.stringify(request.body) } : {}),
     })),
-    statements: made.map(({ school, request }) => [
+    statements: samples.map(({ school, request }) => [
       request.operation,
       String(school.sessionId),
       request.params,

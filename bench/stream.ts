@@ -77,7 +77,7 @@ async function run(): Promise<void> {
       );
       return Number(rows[0]?.id);
     }
-    const made = await fetch(`${service.url}/api/platform/tenants`, {
+    const response = await fetch(`${service.url}/api/platform/tenants`, {
       method: 'POST',
       headers: { Authorization: `Bearer ${operator}`, 'Content-Type': 'application/json' },
       body: JSON.stringify({
@@ -89,7 +89,7 @@ async function run(): Promise<void> {
         admin_password: 'bench-password',
       }),
     });
-    const { data } = (await made.json()) as { data: { id: number } };
+    const { data } = (await response.json()) as { data: { id: number } };
     const { rows } = await owner.query<{ user_id: string; session_id: string }>(
       `with made as (insert into tenant_${String(data.id)}.user_account (email, first_name, last_name) select 'u' || n || '@bench.example', 'U', 'N' || n from generate_series(1, $1) n returning id)
        insert into platform.session (tenant_id, user_id, email, roles, permissions, expires_at)
@@ -162,10 +162,10 @@ async function run(): Promise<void> {
   }
 
   async function measure(open: number): Promise<void> {
-    const one: number[] = [];
+    const single: number[] = [];
     for (let n = 0; n < 300; n++)
-      one.push(...(await send({ user_ids: [users[Math.floor(Math.random() * open)]?.user_id] }, 1)));
-    print(`${String(open)} streams, from a send to one user to its event: ${figures(one.slice(50))}`);
+      single.push(...(await send({ user_ids: [users[Math.floor(Math.random() * open)]?.user_id] }, 1)));
+    print(`${String(open)} streams, from a send to one user to its event: ${figures(single.slice(50))}`);
     const everybody: number[] = [];
     const user_ids = users.slice(0, open).map(({ user_id }) => user_id);
     for (let n = 0; n < 10; n++) everybody.push(...(await send({ user_ids }, open)));

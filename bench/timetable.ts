@@ -90,15 +90,15 @@ async function runOurs(problem: Problem): Promise<Attempt> {
   const cpuBefore = process.cpuUsage();
   const thread = new Worker(new URL('../src/timetable/generate.worker.ts', import.meta.url));
   thread.postMessage({ problem, options: { effort: Number(effort), time_limit_ms: 600_000 } });
-  const made = await new Promise<Generated>((resolve, reject) => thread.on('message', resolve).on('error', reject));
+  const result = await new Promise<Generated>((resolve, reject) => thread.on('message', resolve).on('error', reject));
   const { user, system } = process.cpuUsage(cpuBefore);
   clearInterval(timer);
   await thread.terminate();
   return {
-    seconds: made.seconds,
+    seconds: result.seconds,
     cpuSeconds: (user + system) / 1e6,
     megabytes: (highest - before) / 1e6,
-    placed: made.status === 'infeasible' ? [] : made.placed,
+    placed: result.status === 'infeasible' ? [] : result.placed,
   };
 }
 

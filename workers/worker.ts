@@ -62,12 +62,12 @@ export interface Worker {
  * @param crashCheckMs  interval of the check for crashed workers
  */
 export async function startWorker(
-  given: Omit<TaskContext, 'stopping'>,
+  dependencies: Omit<TaskContext, 'stopping'>,
   concurrency: number,
   { events = new EventEmitter(), crashCheckMs = 5000 }: { events?: WorkerEvents; crashCheckMs?: number } = {},
 ): Promise<Worker> {
   const stopping = new AbortController();
-  const context: TaskContext = { ...given, stopping: stopping.signal };
+  const context: TaskContext = { ...dependencies, stopping: stopping.signal };
   const { pool, logger } = context;
   let lockedBy = '';
   events.on('pool:create', ({ workerPool }) => (lockedBy = workerPool.id));

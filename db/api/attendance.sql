@@ -166,13 +166,13 @@ begin
         'message', format('Student %s is not in this class and was not in it on %s.', refused.student_id, p_date))
       order by refused.position)
     from (
-      select given.position, given.mark ->> 'student_id' as student_id
-      from jsonb_array_elements(p_records) with ordinality given (mark, position)
-      where (given.mark ->> 'student_id')::bigint not in (
+      select input.position, input.mark ->> 'student_id' as student_id
+      from jsonb_array_elements(p_records) with ordinality input (mark, position)
+      where (input.mark ->> 'student_id')::bigint not in (
         select e.student_id
         from enrollment e
         where e.class_id = p_class_id and (e.status = 'active' or p_date between e.starts_on and e.ends_on))
-      order by given.position
+      order by input.position
       limit 10
     ) refused
   );
@@ -191,12 +191,12 @@ begin
           refused.student_id, refused.class_name, p_date))
       order by refused.position)
     from (
-      select given.position, a.student_id, api.class_name(c.name, c.section) as class_name
-      from jsonb_array_elements(p_records) with ordinality given (mark, position)
+      select input.position, a.student_id, api.class_name(c.name, c.section) as class_name
+      from jsonb_array_elements(p_records) with ordinality input (mark, position)
       join attendance a
-        on a.student_id = (given.mark ->> 'student_id')::bigint and a.date = p_date and a.class_id <> p_class_id
+        on a.student_id = (input.mark ->> 'student_id')::bigint and a.date = p_date and a.class_id <> p_class_id
       join class c on c.id = a.class_id
-      order by given.position
+      order by input.position
       limit 10
     ) refused
   );
@@ -220,12 +220,12 @@ begin
     left join attendance a on a.student_id = r.student_id and a.date = p_date
     where api.was_in_class(r.student_id, p_class_id, p_date)
       or (a.class_id <> p_class_id and not api.was_in_class(r.student_id, a.class_id, p_date));
-  with given as materialized (
+  with input as materialized (
     select r.student_id, r.status from jsonb_to_recordset(p_records) r (student_id bigint, status text)
   ), written as (
     insert into attendance as a (student_id, class_id, date, status, marked_by, marked_by_name, marked_at)
       select g.student_id, p_class_id, p_date, g.status, core.user_id(), p_marked_by_name, p_marked_at
-      from given g
+      from input g
       -- Concurrent requests lock the rows in the same order, so that they cannot deadlock.
       order by g.student_id
       on conflict (student_id, date) do update
@@ -251,7 +251,7 @@ begin
         'unchanged', count(*) - (select count(*) from written)),
       (select jsonb_agg(to_jsonb(written)) from written where written.status <> 'present')
     into answer, absences
-    from given g;
+    from input g;
 end $$;
 comment on function api.attendance_write is
   'Writes the records [{student_id, status}] of a class and a day, except those that the class may not overwrite. '

@@ -1,11 +1,11 @@
--- /api/platform/audit-logs/…: the actions of the audit trail, and its export. The list is in platform.sql.
+-- /api/platform/audit-logs/…: the actions of the audit log, and its export. The list is in platform.sql.
 
 select core.define_operation('platform_audit_logs_actions', p_access => 'platform');
 select core.define_operation('platform_audit_logs_export', p_access => 'platform');
 select core.define_operation('platform_audit_logs_export_page', p_access => 'platform');
 
 create function api.platform_audit_logs_actions(p jsonb) returns json language sql stable as $$
-  -- Jumps from each action to the next in the index. `distinct` would read the whole trail.
+  -- Jumps from each action to the next in the index. `distinct` would read the whole log.
   with recursive found as (
     (select action from audit_log order by action limit 1)
     union all
@@ -15,7 +15,7 @@ create function api.platform_audit_logs_actions(p jsonb) returns json language s
   )
   select coalesce(json_agg(action order by action) filter (where action is not null), '[]') from found;
 $$;
-comment on function api.platform_audit_logs_actions is 'The distinct actions in the audit trail, sorted.';
+comment on function api.platform_audit_logs_actions is 'The distinct actions in the audit log, sorted.';
 
 create function api.platform_audit_logs_export(p jsonb) returns json language plpgsql as $$
 begin
@@ -23,7 +23,7 @@ begin
   return '{}';
 end $$;
 comment on function api.platform_audit_logs_export is
-  'Starts an export of the audit trail. Audited with its filters, so the trail shows who exported it.';
+  'Starts an export of the audit log. Audited with its filters, so the log shows who exported it.';
 
 create function api.platform_audit_logs_export_page(p jsonb) returns json language sql stable as $$
   select core.record_export_page('audit_log', p, $cells$

@@ -52,7 +52,7 @@ declare
   v_kept_ids bigint[];
   v_fault record;
 begin
-  with given as (
+  with requested as (
     select position, (c ->> 'id')::bigint as id, c ->> 'name' as name, c ->> 'amount' as amount,
       c ->> 'frequency' as frequency
     from jsonb_array_elements(p_components) with ordinality e (c, position)
@@ -66,11 +66,11 @@ begin
           and exists (select from student_fee_item i where i.fee_component_id = c.id))),
       coalesce(array_agg(c.id) filter (where c.id is not null), '{}')
     into v_given, v_kept_ids
-    from given g
+    from requested g
     left join fee_component c on c.fee_structure_id = p_id
       and (c.id = g.id
         or (g.id is null and lower(c.name) = lower(g.name)
-          and c.id not in (select o.id from given o where o.id is not null)));
+          and c.id not in (select o.id from requested o where o.id is not null)));
 
   select position, given_id
     into v_fault

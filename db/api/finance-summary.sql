@@ -54,8 +54,8 @@ create function api.finance_totals(p_academic_year_id bigint, p_day date)
   group by breakdown, class_id, name;
 $$;
 comment on function api.finance_totals is
-  'The totals of an academic year on a day: one row for all bills and one for each class, component and source, told '
-  'apart by breakdown. billed = collected + outstanding + waived; overdue is a part of outstanding.';
+  'The totals of an academic year on a day: one row for all bills and one for each class, component and source, '
+  'distinguished by breakdown. billed = collected + outstanding + waived; overdue is a part of outstanding.';
 
 create function api.finance_summary(p jsonb) returns json language plpgsql stable as $$
 declare
@@ -108,8 +108,8 @@ begin
         left join totals k on k.breakdown = 'source' and k.name = source.kind))
     into v_answer
     -- A year without bills has no row of totals, but still a summary.
-    from (values ('all')) wanted (breakdown)
-    left join totals t on t.breakdown = wanted.breakdown;
+    from (values ('all')) overall (breakdown)
+    left join totals t on t.breakdown = overall.breakdown;
   return v_answer;
 end $$;
 comment on function api.finance_summary is

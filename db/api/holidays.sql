@@ -58,14 +58,14 @@ create function api.requested_days(
   -- accepts.
   select
     case
-      when given.first is null and given.last is null then p_from
-      else greatest(coalesce(given.first, given.last - 365), '1000-01-01')
+      when requested.first is null and requested.last is null then p_from
+      else greatest(coalesce(requested.first, requested.last - 365), '1000-01-01')
     end,
     case
-      when given.first is null and given.last is null then p_to
-      else least(coalesce(given.last, given.first + 365), '9999-12-31')
+      when requested.first is null and requested.last is null then p_to
+      else least(coalesce(requested.last, requested.first + 365), '9999-12-31')
     end
-  from (select (p ->> 'from_date')::date as first, (p ->> 'to_date')::date as last) given;
+  from (select (p ->> 'from_date')::date as first, (p ->> 'to_date')::date as last) requested;
 $$;
 comment on function api.requested_days is
   'The range of days of a request {from_date, to_date}. One date alone means a year from it or up to it, neither means '

@@ -43,7 +43,7 @@ create function api.import_duplicates(p_rows jsonb, p_column text, p_in_use text
       min((r ->> 'row')::integer) over (partition by r ->> p_column) as first
     from jsonb_array_elements(p_rows) r
     where r ->> p_column is not null
-  ) given
+  ) numbered
   where first < row_number or value in (select unnest(p_in_use));
 $$;
 comment on function api.import_duplicates is
@@ -155,20 +155,20 @@ create function api.import_logins(p_rows jsonb, p_role text) returns jsonb langu
 declare
   v_users jsonb;
 begin
-  with wanted as (
+  with requested as (
     select r.*
     from jsonb_to_recordset(p_rows) r (
       "row" integer, email text, first_name text, last_name text, phone text, create_user_account boolean)
     where r.create_user_account
   ), created as (
     insert into user_account (email, first_name, last_name, phone)
-      select email, first_name, last_name, phone from wanted order by email
+      select email, first_name, last_name, phone from requested order by email
       returning id, email
   )
   select coalesce(jsonb_object_agg(w."row", c.id), '{}')
     into v_users
     from created c
-    join wanted w using (email);
+    join requested w using (email);
   insert into user_role (user_id, role_id)
     select u.value::bigint, r.id
     from jsonb_each_text(v_users) u, role r
@@ -225,7 +225,7 @@ comment on function api.admission_numbers_next is
 
 create function api.import_references(p_rows jsonb, out ids jsonb, out errors api.import_error[])
   language sql stable as $$
-  with wanted (row_number, kind, name, id) as (
+  with requested (row_number, kind, name, id) as (
     select r."row", w.*
     from jsonb_to_recordset(p_rows) r (
       "row" integer, class text, class_id bigint, grade text, grade_id bigint, religion text, religion_id bigint)
@@ -258,7 +258,7 @@ create function api.import_references(p_rows jsonb, out ids jsonb, out errors ap
       min(k.id) as id,
       min(k.grade_id) as grade_id,
       min(k.free_places) as free_places
-    from (select kind, name, id, array_agg(row_number) as rows from wanted group by kind, name, id) w
+    from (select kind, name, id, array_agg(row_number) as rows from requested group by kind, name, id) w
     left join known k
       on k.kind = w.kind and (w.name is null or k.name = lower(w.name)) and (w.id is null or k.id = w.id)
     group by w.kind, w.name, w.id, w.rows

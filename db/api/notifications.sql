@@ -172,7 +172,7 @@ begin
     v_user_ids := array(
       select u.id
       from user_account u
-      where u.id in (select given.value::bigint from jsonb_array_elements_text(p -> 'user_ids') given)
+      where u.id in (select requested.value::bigint from jsonb_array_elements_text(p -> 'user_ids') requested)
         and coalesce(u.id = any (v_in_scope), v_scope = 'all')
       order by u.id);
     perform api.refuse_unknown('user_ids', 'user', p -> 'user_ids', v_user_ids);
@@ -181,7 +181,7 @@ begin
     v_user_ids := array(
       select distinct r.user_id
       from user_role r
-      where r.role_id in (select given.value::bigint from jsonb_array_elements_text(p -> 'role_ids') given)
+      where r.role_id in (select requested.value::bigint from jsonb_array_elements_text(p -> 'role_ids') requested)
         and coalesce(r.user_id = any (v_in_scope), v_scope = 'all')
       order by r.user_id);
   else
@@ -277,10 +277,10 @@ comment on function api.currency is 'The currency of the school.';
 create function api.student_recipients(p_students jsonb) returns jsonb language sql stable as $$
   select jsonb_agg(
     recipient.value || jsonb_build_object('variables',
-      given.value - 'student_id' || jsonb_build_object('student_name', s.first_name || ' ' || s.last_name))
-    order by given.n)
-  from jsonb_array_elements(p_students) with ordinality given (value, n)
-  join student s on s.id = (given.value ->> 'student_id')::bigint
+      requested.value - 'student_id' || jsonb_build_object('student_name', s.first_name || ' ' || s.last_name))
+    order by requested.n)
+  from jsonb_array_elements(p_students) with ordinality requested (value, n)
+  join student s on s.id = (requested.value ->> 'student_id')::bigint
   left join user_account u on u.id = s.user_id and u.is_active and u.deleted_at is null
   cross join lateral (
     select jsonb_build_object('user_id', s.user_id) as value

@@ -344,5 +344,5 @@ create function api.platform_audit_logs_list(p jsonb) returns json language sql 
   select core.record_page('audit_log', p);
 $$;
 comment on function api.platform_audit_logs_list is
-  'The audit trail, latest entries first. Filters: tenant_id, action, actor_id, from_date and to_date (days in UTC, '
+  'The audit log, latest entries first. Filters: tenant_id, action, actor_id, from_date and to_date (days in UTC, '
   'both inclusive).';

@@ -20,7 +20,7 @@ select core.define_operation('transport_staff_delete', p_permission => 'transpor
   p_record => 'transport_staff', p_errors => '{in_use}');
 select core.define_operation('transport_staff_workload', p_permission => 'transport.read', p_feature => 'transport');
 
--- Where a driver lives is for who reaches all of the school.
+-- The address of a driver is private: only users whose scope is the whole school see it.
 select core.define_record('driver', p_table => 'driver', p_key => 'd.id', p_one_row_per_key => true,
   p_source => 'driver d',
   p_columns => $$

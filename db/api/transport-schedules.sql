@@ -177,10 +177,10 @@ declare
   v_range record;
 begin
   select
-      coalesce(given.date, given.from_date, given.to_date - 6, core.today()) as first_day,
-      coalesce(given.date, given.to_date, given.from_date + 6, core.today() + 6) as last_day
+      coalesce(requested.date, requested.from_date, requested.to_date - 6, core.today()) as first_day,
+      coalesce(requested.date, requested.to_date, requested.from_date + 6, core.today() + 6) as last_day
     into v_range
-    from jsonb_to_record(p) given (date date, from_date date, to_date date);
+    from jsonb_to_record(p) requested (date date, from_date date, to_date date);
   return core.record_page('transport_schedule', p, p_source => format(
     'api.days_between(%1$L, %2$L) d
      join api.transport_plan(%1$L, %2$L) t on t.date = d.date and d.is_school_day

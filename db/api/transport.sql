@@ -401,7 +401,7 @@ begin
     where status = 'active' and route_id = any (v_route_ids)
     group by route_id
   ),
-  wanted as materialized (
+  requested_route as materialized (
     select i.id, i.n,
       coalesce(sum(r.students) over (order by i.n rows between unbounded preceding and 1 preceding), 0) as before
     from unnest(v_route_ids) with ordinality i (id, n)
@@ -410,7 +410,7 @@ begin
   select json_build_object(
       'rows', coalesce(json_agg(cells order by n, sequence, last_name, first_name, enrollment_id), '[]'),
       'date', core.today(),
-      'next', (select json_agg(id order by n) from wanted where before >= (p ->> 'limit')::integer))
+      'next', (select json_agg(id order by n) from requested_route where before >= (p ->> 'limit')::integer))
     into v_answer
     from (
       select w.n, st.sequence,
@@ -422,7 +422,7 @@ begin
           to_char(st.pickup_time, 'HH24:MI'), to_char(st.drop_time, 'HH24:MI'),
           s.first_name || ' ' || s.last_name, s.admission_number, api.class_name(c.name, c.section),
           e.enrollment_type, s.parent_name, s.parent_phone) as cells
-      from wanted w
+      from requested_route w
       join route r on r.id = w.id
       join transport_enrollment e on e.route_id = w.id and e.status = 'active'
       join stop st on st.id = e.stop_id

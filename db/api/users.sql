@@ -47,7 +47,7 @@ declare
   v_rights core.rights := core.effective_rights(p_user_id);
 begin
   if exists (
-    select from unnest(v_rights.permissions) held (permission)
+    select from unnest(v_rights.permissions) user_permission (permission)
     where not case
       when permission = any (v_rights.own_permissions)
         then permission like '%.read' or core.has_permission(permission)

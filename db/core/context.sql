@@ -116,7 +116,7 @@ begin
   perform set_config('app.audited', 'yes', true);
 end $$;
 comment on function core.audit is
-  'Adds an entry to the audit trail, in the transaction of the change. An actor with an id is an operator; users of a '
+  'Adds an entry to the audit log, in the transaction of the change. An actor with an id is an operator; users of a '
   'school have only an email. An impersonation has both. Security definer, because no role may write the table.';
 
 create function core.enqueue_all(

@@ -56,7 +56,7 @@ declare
   v_user_id bigint;
   v_is_platform boolean;
   v_lacks_permission boolean := false;
-  v_relevant text[]; -- the permissions that decide how far the request reaches
+  v_relevant text[]; -- the permissions that determine the scope
   v_feed record;
 begin
   if core.is_reserved_subdomain(p_context ->> 'subdomain') then
@@ -95,8 +95,8 @@ begin
   select s.*, t.id as tenant, t.subdomain, t.status as tenant_status, t.time_zone, t.is_setup_complete, t.feature_flags,
          t.trial_ends_at, t.schema_version, p.features as plan_features, sub.status as subscription_status
     into v_request
-    from (select v_session_id as id) wanted
-    left join platform.session s on s.id = wanted.id and s.revoked_at is null and s.expires_at > now()
+    from (select v_session_id as id) requested
+    left join platform.session s on s.id = requested.id and s.revoked_at is null and s.expires_at > now()
     left join platform.tenant t on t.id = coalesce(s.tenant_id, v_tenant_id)
     left join platform.plan p on p.id = t.plan_id
     left join platform.subscription sub on sub.tenant_id = t.id;
@@ -329,8 +329,8 @@ begin
     set_config('app.class_ids', ',' || array_to_string(v_class_ids, ',') || ',', true);
 end $$;
 comment on function core.set_row_scope is
-  'Sets what row policies limit a user by who does not see the whole school: their teacher, and the classes that they '
-  'teach, attend or attended. Raises forbidden for a user without the permission who is neither student nor teacher.';
+  'Sets the scope of a user who does not see the whole school: their teacher record, and the classes that they teach, '
+  'attend or attended. Raises forbidden for a user without the permission who is neither student nor teacher.';
 
 -- p_range: {start, end, of}, ends included. Without start, the last `end` bytes. Beyond the end of the file: no bytes.
 -- With the digest of another file in `of`: the whole file.
@@ -340,11 +340,11 @@ create function core.file_content(p_file_id bigint, p_range jsonb) returns bytea
       else substring(content from part.first + 1 for greatest(part.last - part.first + 1, 0))
     end
   from file,
-    lateral (select (p_range ->> 'start')::bigint as start, (p_range ->> 'end')::bigint as "end") asked,
+    lateral (select (p_range ->> 'start')::bigint as start, (p_range ->> 'end')::bigint as "end") requested,
     lateral (select
-      least(coalesce(asked.start, greatest(size - asked."end", 0)), size)::integer as first,
-      case when asked.start is null then size - 1
-        else least(coalesce(asked."end", size), size - 1)::integer end as last) part
+      least(coalesce(requested.start, greatest(size - requested."end", 0)), size)::integer as first,
+      case when requested.start is null then size - 1
+        else least(coalesce(requested."end", size), size - 1)::integer end as last) part
   where id = p_file_id;
 $$;
 comment on function core.file_content is 'The bytes of a file, or of the requested range.';

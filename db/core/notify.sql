@@ -18,7 +18,7 @@ comment on table core.notification_event is
 
 create function core.recipient_variables() returns text[] language sql immutable
   return '{first_name,last_name,name,school_name}'::text[];
-comment on function core.recipient_variables is 'The placeholders that every text may use, whoever the recipient is.';
+comment on function core.recipient_variables is 'The placeholders that every text may use, for any recipient.';
 
 create function core.placeholder_names(p_template text) returns text[] language sql immutable
   return array(select trim(found[1]) from regexp_matches(p_template, '\{\{([^{}]*)\}\}', 'g') found);

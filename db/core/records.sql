@@ -148,8 +148,8 @@ create function core.refuse_read_only(p_given jsonb, p_current jsonb, p_unversio
   language plpgsql stable as $$
 declare
   v_field text := (
-    select key from jsonb_each(p_given - p_unversioned_fields) given
-    where given.value is distinct from p_current -> given.key limit 1);
+    select key from jsonb_each(p_given - p_unversioned_fields) field
+    where field.value is distinct from p_current -> field.key limit 1);
 begin
   if v_field is not null then
     perform core.refuse_field('validation_error', v_field,

@@ -12,27 +12,27 @@ begin
       where id = p_user_id;
     return v_rights;
   end if;
-  with held as (
+  with assigned_role as (
     select r.id, r.name, r.is_system
     from user_role ur
     join role r on r.id = ur.role_id
     where ur.user_id = p_user_id
-  ), given as (
+  ), granted as (
     select
       p.id,
       p.name,
       bool_and(h.is_system and h.name = 'student') as is_own,
       bool_and(h.is_system and h.name in ('student', 'teacher')) as is_taught
-    from held h
+    from assigned_role h
     join core.permission p on (h.is_system and h.name = 'admin')
       or p.id in (select permission_id from role_permission where role_id = h.id)
     group by p.id, p.name
   )
   select
-    array(select name from given order by id),
-    array(select name from given where is_own order by id),
-    array(select name from given where is_taught order by id),
-    array(select case when is_system then name else 'custom:' || name end from held order by 1),
+    array(select name from granted order by id),
+    array(select name from granted where is_own order by id),
+    array(select name from granted where is_taught order by id),
+    array(select case when is_system then name else 'custom:' || name end from assigned_role order by 1),
     (select s.id from student s where s.user_id = p_user_id and s.deleted_at is null)
     into v_rights;
   return v_rights;

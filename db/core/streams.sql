@@ -29,7 +29,7 @@ begin
             'created_at', m.created_at
           )::text as event
         from (
-          -- An event is at least as long as its message: rows that can not fit are dropped before their JSON is built.
+          -- An event is at least as long as its message: rows that cannot fit are dropped before their JSON is built.
           select
             n.*,
             sum(octet_length(n.message)) over (order by n.id) - octet_length(n.message) as message_bytes_before

@@ -83,8 +83,8 @@ begin
             coalesce(
               substring(obj_description(c.oid, 'pg_class') from '@grants ([a-z, ]+)'),
               'select, insert, update, delete'),
-            ',') given,
-          trim(given) verb
+            ',') granted_verb,
+          trim(granted_verb) verb
       ) as verbs
     from pg_class c
     cross join lateral (

@@ -8,9 +8,12 @@ export const analystRole = 'school_analyst';
 /** The login role that can switch to it and has no other privileges. */
 export const loginRole = 'school_graphql';
 
-const statementTimeoutMs = 5_000;
-/** For all statements of one request together. */
-const requestTimeoutMs = 10_000;
+/** Time limits of a query in the database, in milliseconds. */
+export interface QueryTimeouts {
+  statementTimeoutMs: number;
+  /** For all statements of one request together. */
+  requestTimeoutMs: number;
+}
 
 /** The error for a query that exceeds a limit; the message tells the analyst how to change it. */
 export const limitError = (code: string, message: string) => new GraphQLError(message, { extensions: { code } });
@@ -53,9 +56,15 @@ export interface RequestClient {
 /**
  * The connection of one request. All statements run one after the other in one read-only transaction, so they see the
  * same data. The role and the settings are set only here, so that no configuration can omit them.
+ * @param timeouts  limits for each statement and for all of them
  * @param maxBytes  limit for the results of all statements together; the number of groups has no other limit
  */
-export function requestClient(pool: pg.Pool, scope: TenantScope, maxBytes: number): RequestClient {
+export function requestClient(
+  pool: pg.Pool,
+  scope: TenantScope,
+  { statementTimeoutMs, requestTimeoutMs }: QueryTimeouts,
+  maxBytes: number,
+): RequestClient {
   if (!/^(all|,(\d+,)+|)$/.test(scope)) throw new Error('Invalid analyst scope.');
   const begin = [
     'begin isolation level repeatable read read only',

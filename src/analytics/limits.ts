@@ -83,8 +83,8 @@ function depthOfValue(value: unknown): number {
  */
 export function checkSize(document: DocumentNode): Size {
   const fragments = new Map(
-    document.definitions.flatMap((one) =>
-      one.kind === Kind.FRAGMENT_DEFINITION ? [[one.name.value, one] as const] : [],
+    document.definitions.flatMap((definition) =>
+      definition.kind === Kind.FRAGMENT_DEFINITION ? [[definition.name.value, definition] as const] : [],
     ),
   );
   const sizes = new Map<string, Size>();
@@ -173,7 +173,8 @@ export function checkVariables(variables: unknown): void {
 
 const isPaged = (field: Pick<GraphQLField<unknown, unknown>, 'args'>) =>
   field.args.some(({ name }) => name === 'first');
-const argument = (node: FieldNode, name: string) => node.arguments?.find((one) => one.name.value === name)?.value;
+const argument = (node: FieldNode, name: string) =>
+  node.arguments?.find((candidate) => candidate.name.value === name)?.value;
 
 /** Adds the default `first` to each list without `first` or `last`. */
 export function withPages(schema: GraphQLSchema, document: DocumentNode): DocumentNode {
@@ -208,10 +209,10 @@ function pageSize(node: FieldNode, variables: Record<string, unknown>): number {
           ? Number(requested.value)
           : undefined;
     if (typeof value !== 'number' || value < 0 || value > limits.page) {
-      const given = typeof value === 'number' ? String(value) : 'not a number';
+      const actual = typeof value === 'number' ? String(value) : 'not a number';
       throw refuse(
         'PAGE_TOO_LARGE',
-        `${name} of ${node.name.value} must be a number from 0 to ${String(limits.page)}, but is ${given}.`,
+        `${name} of ${node.name.value} must be a number from 0 to ${String(limits.page)}, but is ${actual}.`,
         node,
       );
     }
@@ -223,13 +224,9 @@ function pageSize(node: FieldNode, variables: Record<string, unknown>): number {
 /** @throws GraphQLError when a list is grouped or ordered by too many keys, which are expensive for the database */
 function checkKeys(node: FieldNode, variables: Record<string, unknown>): void {
   for (const name of ['groupBy', 'orderBy']) {
-    const given = argument(node, name);
+    const keys = argument(node, name);
     const value =
-      given?.kind === Kind.VARIABLE
-        ? variables[given.name.value]
-        : given?.kind === Kind.LIST
-          ? given.values
-          : undefined;
+      keys?.kind === Kind.VARIABLE ? variables[keys.name.value] : keys?.kind === Kind.LIST ? keys.values : undefined;
     if (Array.isArray(value) && value.length > limits.keys)
       throw refuse(
         'TOO_MANY_KEYS',
@@ -251,7 +248,8 @@ export function checkCost(
   variables: Record<string, unknown>,
 ): void {
   const fragments = new Map<string, FragmentDefinitionNode>();
-  for (const one of document.definitions) if (one.kind === Kind.FRAGMENT_DEFINITION) fragments.set(one.name.value, one);
+  for (const definition of document.definitions)
+    if (definition.kind === Kind.FRAGMENT_DEFINITION) fragments.set(definition.name.value, definition);
 
   function* fieldsOf(
     set: SelectionSetNode,

@@ -4,20 +4,19 @@ import { analyticsPool } from './database.ts';
 import type { ParentMessage, ChildMessage } from './process.ts';
 import { analyticsSchema } from './schema.ts';
 
-/**
- * The process that runs analytics queries, started by `analyticsProcess`. PostGraphile's work and memory are kept out
- * of the API process, and this process runs at a low priority.
- */
+// The process that runs analytics queries, started by `analyticsProcess`. PostGraphile's work and memory are kept out of
+// the API process, and this process runs at a low priority.
+
 const send = (message: ChildMessage) => void process.send?.(message);
 
-function begin({ url, isOwnLogIn, connections }: Extract<ParentMessage, { kind: 'begin' }>) {
+function begin({ url, isOwnLogIn, connections, timeouts }: Extract<ParentMessage, { kind: 'begin' }>) {
   try {
     setPriority(10);
   } catch {
     // Not permitted everywhere, and not essential.
   }
   const pool = analyticsPool(url, isOwnLogIn, connections);
-  const ready = analyticsSchema(pool).then((made) => queryRunner(made, pool));
+  const ready = analyticsSchema(pool).then((schema) => queryRunner(schema, pool, timeouts));
   ready.then(
     () => send({ kind: 'ready' }),
     (error: unknown) => {

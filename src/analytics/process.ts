@@ -2,11 +2,12 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import type { Logger } from 'pino';
 import { ApiError } from '../domain/errors.ts';
+import type { QueryTimeouts } from './database.ts';
 import type { AnalyticsQuery } from './run-query.ts';
 
 /** Messages to the process, and from it. */
 export type ParentMessage =
-  | { kind: 'begin'; url: string; isOwnLogIn: boolean; connections: number }
+  | { kind: 'begin'; url: string; isOwnLogIn: boolean; connections: number; timeouts: QueryTimeouts }
   | { kind: 'run'; id: number; query: AnalyticsQuery };
 export type ChildMessage =
   | { kind: 'ready' }
@@ -25,6 +26,7 @@ export interface AnalyticsOptions {
   isOwnLogIn: boolean;
   /** Maximum number of concurrent queries in the database; others wait. */
   connections: number;
+  timeouts: QueryTimeouts;
   logger: Logger;
   idleTimeoutMs?: number;
 }
@@ -48,12 +50,13 @@ export function analyticsProcess({
   url,
   isOwnLogIn,
   connections,
+  timeouts,
   logger,
   idleTimeoutMs = defaultIdleTimeoutMs,
 }: AnalyticsOptions): Analytics {
   let running: Running | undefined;
   let idle: NodeJS.Timeout | undefined;
-  let last = 0;
+  let lastId = 0;
 
   function start(): Running {
     const child = fork(new URL('main.ts', import.meta.url), {
@@ -68,43 +71,43 @@ export function analyticsProcess({
       },
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
     });
-    const made: Running = { child, waiting: new Map(), reason: undefined };
+    const started: Running = { child, waiting: new Map(), reason: undefined };
     child.on('message', (message: ChildMessage) => {
-      if (message.kind === 'failed') made.reason = message.message;
+      if (message.kind === 'failed') started.reason = message.message;
       else if (message.kind === 'answer') {
-        made.waiting.get(message.id)?.resolve(message);
-        made.waiting.delete(message.id);
+        started.waiting.get(message.id)?.resolve(message);
+        started.waiting.delete(message.id);
       }
     });
     const end = (why: string) => {
-      if (running === made) running = undefined;
-      if (made.waiting.size > 0) logger.error({ cause: made.reason ?? why }, 'The analytics process has exited.');
+      if (running === started) running = undefined;
+      if (started.waiting.size > 0) logger.error({ cause: started.reason ?? why }, 'The analytics process has exited.');
       const error = new ApiError('unavailable', 'Analytics are not available. Try again in a moment.', {
         retryAfter: 5,
       });
-      for (const { reject } of made.waiting.values()) reject(error);
-      made.waiting.clear();
+      for (const { reject } of started.waiting.values()) reject(error);
+      started.waiting.clear();
     };
     child.on('error', (error) => end(error.message));
     child.on('exit', (code, signal) => end(`exited with ${String(code ?? signal)}`));
-    const begin: ParentMessage = { kind: 'begin', url, isOwnLogIn, connections };
+    const begin: ParentMessage = { kind: 'begin', url, isOwnLogIn, connections, timeouts };
     child.send(begin);
-    return made;
+    return started;
   }
 
-  const isRunning = (one: Running) => running === one;
+  const isRunning = (candidate: Running) => running === candidate;
   /** Disconnects an idle process, which then exits. The next query starts a new one. */
-  function stopIdle(one: Running) {
-    if (isRunning(one)) running = undefined;
-    if (one.child.connected) one.child.disconnect();
+  function stopIdle(candidate: Running) {
+    if (isRunning(candidate)) running = undefined;
+    if (candidate.child.connected) candidate.child.disconnect();
   }
 
   return {
     async run(query) {
       clearTimeout(idle);
-      const mine = (running ??= start());
-      const { child, waiting } = mine;
-      const id = ++last;
+      const current = (running ??= start());
+      const { child, waiting } = current;
+      const id = ++lastId;
       const answer = Promise.withResolvers<Extract<ChildMessage, { kind: 'answer' }>>();
       waiting.set(id, answer);
       const timeout = setTimeout(() => child.kill('SIGKILL'), queryTimeoutMs);
@@ -115,7 +118,7 @@ export function analyticsProcess({
         return await answer.promise;
       } finally {
         clearTimeout(timeout);
-        if (waiting.size === 0 && isRunning(mine)) idle = setTimeout(stopIdle, idleTimeoutMs, mine).unref();
+        if (waiting.size === 0 && isRunning(current)) idle = setTimeout(stopIdle, idleTimeoutMs, current).unref();
       }
     },
     async close() {
@@ -123,10 +126,10 @@ export function analyticsProcess({
       const child = running?.child;
       running = undefined;
       if (child?.exitCode !== null) return;
-      const gone = new Promise((done) => child.once('exit', done));
+      const exited = new Promise((done) => child.once('exit', done));
       if (child.connected) child.disconnect();
       else child.kill('SIGKILL');
-      await gone;
+      await exited;
     },
   };
 }

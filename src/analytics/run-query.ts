@@ -11,7 +11,7 @@ import {
   specifiedRules,
   validate,
 } from 'postgraphile/graphql';
-import { limitError, type RequestClient, requestClient } from './database.ts';
+import { limitError, type QueryTimeouts, type RequestClient, requestClient } from './database.ts';
 import {
   checkCost,
   checkSize,
@@ -95,6 +95,7 @@ function toResponseError(error: GraphQLError, faults: object[]): GraphQLFormatte
 export function queryRunner(
   { schema, resolvedPreset }: AnalyticsSchema,
   pool: pg.Pool,
+  timeouts: QueryTimeouts,
 ): (query: AnalyticsQuery) => Promise<QueryResult> {
   const documents = new Map<string, Prepared | readonly GraphQLError[]>();
 
@@ -156,7 +157,7 @@ export function queryRunner(
       });
       if (errors) return refused(errors);
       checkCost(schema, document, operation, coerced);
-      client = requestClient(pool, scope, maxBytes(size));
+      client = requestClient(pool, scope, timeouts, maxBytes(size));
       const result = await execute({
         schema,
         document,

@@ -100,7 +100,7 @@ interface FailedJob {
 async function checkTask(client: pg.Client, task: string | undefined): Promise<void> {
   if (task === undefined) return;
   const { tasks } = await readQueue(client);
-  if (!tasks.some((each) => each.task === task)) {
+  if (!tasks.some(({ task: name }) => name === task)) {
     throw new Error(`There is no task ${JSON.stringify(task)}. Tasks: ${tasks.map((each) => each.task).join(', ')}.`);
   }
 }

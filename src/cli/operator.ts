@@ -14,8 +14,8 @@ function checkPassword(password: string): string {
 
 /** The password of a new operator: OPERATOR_PASSWORD, or typed twice. Not an argument, as other users can see those. */
 async function askPassword(email: string): Promise<string> {
-  const given = process.env['OPERATOR_PASSWORD'];
-  if (given) return checkPassword(given);
+  const fromEnvironment = process.env['OPERATOR_PASSWORD'];
+  if (fromEnvironment) return checkPassword(fromEnvironment);
   if (!isInteractive())
     throw new Error(
       'There is no terminal to prompt for the password. Set OPERATOR_PASSWORD to the password of the new operator.',

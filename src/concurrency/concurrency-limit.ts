@@ -20,7 +20,7 @@ export type Release = () => void;
  * Limits the expensive work that a school, and each of its users, has in progress at the same time, so that they do not
  * slow each other down.
  * @param busyMessage  message of the error when a limit is reached
- * @returns a function that takes a slot @throws ApiError rate_limited
+ * @returns a function that takes a slot; it throws an ApiError `rate_limited` when a limit is reached
  */
 export function concurrencyLimit(
   max: { school: number; user: number },
@@ -38,8 +38,8 @@ export function concurrencyLimit(
     for (const { key } of counters) inProgress.set(key, (inProgress.get(key) ?? 0) + 1);
     return () => {
       for (const { key } of counters) {
-        const left = (inProgress.get(key) ?? 1) - 1;
-        if (left > 0) inProgress.set(key, left);
+        const remaining = (inProgress.get(key) ?? 1) - 1;
+        if (remaining > 0) inProgress.set(key, remaining);
         else inProgress.delete(key);
       }
     };

@@ -1,5 +1,5 @@
 /** The operator's variant of English, or else British English. */
-const language = navigator.languages.find((one) => one.startsWith('en')) ?? 'en-GB';
+const language = navigator.languages.find((tag) => tag.startsWith('en')) ?? 'en-GB';
 
 const day = new Intl.DateTimeFormat(language, { day: 'numeric', month: 'short', year: 'numeric' });
 const dayAndTime = new Intl.DateTimeFormat(language, {

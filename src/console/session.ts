@@ -194,7 +194,7 @@ export async function logIn(email: string, password: string): Promise<void> {
   broadcast({ kind: 'in', token: data.access_token });
 }
 
-/** Ends the session in every tab. @throws Failure when the service could not be told; the session then continues */
+/** Ends the session in every tab. @throws Failure when the service cannot be reached; the session then continues */
 export async function logOut(): Promise<void> {
   // An expired session has nothing to end.
   if (status.value === 'loggedIn') {

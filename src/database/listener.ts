@@ -56,7 +56,7 @@ export function listener({ url, role, channel, onPayload, onListening, logger }:
   }
 
   function connect(): void {
-    const mine = new pg.Client({
+    const connection = new pg.Client({
       connectionString: url,
       application_name: 'school_listen',
       connectionTimeoutMillis: timeoutMs,
@@ -64,22 +64,22 @@ export function listener({ url, role, channel, onPayload, onListening, logger }:
       keepAlive: true,
       ...(role ? { options: `-c role=${role}` } : {}),
     });
-    client = mine;
-    mine.on('error', (error) => onLost(mine, error));
-    mine.on('end', () => onLost(mine, 'The connection was closed.'));
-    mine.on('notification', ({ payload }) => {
+    client = connection;
+    connection.on('error', (error) => onLost(connection, error));
+    connection.on('end', () => onLost(connection, 'The connection was closed.'));
+    connection.on('notification', ({ payload }) => {
       if (payload) onPayload(payload);
     });
-    mine
+    connection
       .connect()
-      .then(() => mine.query(`listen ${mine.escapeIdentifier(channel)}`))
+      .then(() => connection.query(`listen ${connection.escapeIdentifier(channel)}`))
       .then(() => {
-        if (client !== mine) return;
+        if (client !== connection) return;
         isListening = true;
         failures = 0;
         onListening();
       })
-      .catch((error: unknown) => onLost(mine, error));
+      .catch((error: unknown) => onLost(connection, error));
   }
 
   return {
@@ -87,10 +87,10 @@ export function listener({ url, role, channel, onPayload, onListening, logger }:
       if (!client && !timer && !isStopped) connect();
     },
     async check() {
-      const mine = client;
-      if (!mine || !isListening) return false;
+      const connection = client;
+      if (!connection || !isListening) return false;
       try {
-        const { rows } = await mine.query<{ channel: string }>('select pg_listening_channels() as channel');
+        const { rows } = await connection.query<{ channel: string }>('select pg_listening_channels() as channel');
         if (rows.some((row) => row.channel === channel)) return true;
         logger.error(
           { channel },
@@ -98,19 +98,19 @@ export function listener({ url, role, channel, onPayload, onListening, logger }:
         );
         return false;
       } catch (error) {
-        onLost(mine, error);
+        onLost(connection, error);
         return false;
       }
     },
     async stop() {
       isStopped = true;
       clearTimeout(timer);
-      const mine = client;
+      const connection = client;
       client = undefined;
-      if (!mine) return;
+      if (!connection) return;
       // Do not wait for a server that does not respond.
-      await Promise.race([mine.end(), pause(1_000, undefined, { ref: false })]).catch(() => undefined);
-      destroySocket(mine);
+      await Promise.race([connection.end(), pause(1_000, undefined, { ref: false })]).catch(() => undefined);
+      destroySocket(connection);
     },
   };
 }

@@ -11,8 +11,11 @@ export interface Passwords {
 /** 19 MiB, two passes, one lane: the minimum recommended by OWASP for argon2id. */
 const defaultCost = { type: argon2id, memoryCost: 19 * 1024, timeCost: 2, parallelism: 1 } as const;
 
-/** @param overrides  a lower cost to speed up tests; no setting of the service changes the cost */
-export function passwords(overrides: { memoryCost?: number } = {}): Passwords {
+/**
+ * @param overrides  a lower cost to speed up tests; no setting of the service changes the cost
+ * @param verifyHash  compares a hash and a password
+ */
+export function passwords(overrides: { memoryCost?: number } = {}, verifyHash = verify): Passwords {
   const cost = { ...defaultCost, ...overrides };
   const parameters = `m=${String(cost.memoryCost)},t=${String(cost.timeCost)},p=${String(cost.parallelism)}`;
   // Matches no password. Not created by hashing, because a thread that has hashed keeps the memory.
@@ -20,7 +23,7 @@ export function passwords(overrides: { memoryCost?: number } = {}): Passwords {
   return {
     hash: (password) => hash(password, cost),
     async verify(passwordHash, password) {
-      const isMatch = await verify(passwordHash ?? unmatchableHash, password);
+      const isMatch = await verifyHash(passwordHash ?? unmatchableHash, password);
       return passwordHash !== null && isMatch;
     },
   };

@@ -88,13 +88,13 @@ const SubscriptionInput = z.object({
  * @returns the subscription, or an error message that begins with "must"
  */
 export function readSubscription(token: string): Subscription | string {
-  let given: unknown;
+  let json: unknown;
   try {
-    given = JSON.parse(token);
+    json = JSON.parse(token);
   } catch {
     return 'must be the JSON of a PushSubscription';
   }
-  const parsed = SubscriptionInput.safeParse(given);
+  const parsed = SubscriptionInput.safeParse(json);
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;
   const path = issue?.path.map(String).join('.');

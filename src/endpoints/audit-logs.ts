@@ -10,15 +10,15 @@ const column = (header: string, type: ExportColumn['type'] = 'text', width?: num
   ...(width ? { width } : {}),
 });
 
-export const auditLogs = resource('/platform/audit-logs', 'Audit trail', 'Actions of operators, as a file.', {
+export const auditLogs = resource('/platform/audit-logs', 'Audit log', 'Actions of operators, as a file.', {
   'GET /actions': {
     operation: 'platform_audit_logs_actions',
-    summary: 'List the actions in the audit trail',
+    summary: 'List the actions in the audit log',
     answer: z.array(z.string()),
   },
   'GET /export': {
     operation: 'platform_audit_logs_export',
-    summary: 'Export the audit trail',
+    summary: 'Export the audit log',
     description: 'Oldest first, with the filters of the list. The export itself is recorded.',
     query: z.strictObject({ ...exportFormat, search: page({}, ['created_at']).shape.search, ...auditFilters }),
     bytes: exportTypes,

@@ -81,7 +81,7 @@ async function verified(
   { call, services }: Exchange,
   operation: string,
   params: object,
-  given: string,
+  password: string,
 ): Promise<Credentials> {
   const credentials = JSON.parse(await call(operation, params)) as Credentials;
   if (credentials.retry_after !== undefined) {
@@ -89,15 +89,15 @@ async function verified(
       retryAfter: credentials.retry_after,
     });
   }
-  if (!(await services.passwords.verify(credentials.password_hash, given))) {
+  if (!(await services.passwords.verify(credentials.password_hash, password))) {
     throw new ApiError('invalid_credentials', 'The email or the password is wrong.');
   }
   return credentials;
 }
 
 const login: Handler = async (exchange) => {
-  const { password: given, refresh_cookie, ...rest } = exchange.params as z.output<typeof Login>;
-  const credentials = await verified(exchange, 'auth_credentials', rest, given);
+  const { password, refresh_cookie, ...rest } = exchange.params as z.output<typeof Login>;
+  const credentials = await verified(exchange, 'auth_credentials', rest, password);
   const { session_id, refresh_token, tenant_id, ...answer } = JSON.parse(
     await exchange.call('auth_session_open', {
       ...rest,
@@ -161,7 +161,7 @@ const changePassword: Handler = async (exchange) => {
   return exchange.call('auth_password_change', { password_hash, current_password_hash: credentials.password_hash });
 };
 
-export const auth = resource('/auth', 'Auth', 'Log-in, sessions, the own profile and password.', {
+export const auth = resource('/auth', 'Auth', 'Login, sessions, and your own profile and password.', {
   'POST /login': {
     operation: 'auth_credentials',
     operationId: 'auth_login',
@@ -191,7 +191,7 @@ export const auth = resource('/auth', 'Auth', 'Log-in, sessions, the own profile
     answer: z.object({ access_token: z.string() }).meta({ id: 'RefreshAnswer' }),
     handler: refresh,
   },
-  'GET /profile': { operation: 'auth_profile', summary: 'Read your own profile', answer: Profile },
+  'GET /profile': { operation: 'auth_profile', summary: 'Get your own profile', answer: Profile },
   'PUT /profile': {
     operation: 'auth_profile_update',
     summary: 'Update your own profile',
@@ -200,7 +200,7 @@ export const auth = resource('/auth', 'Auth', 'Log-in, sessions, the own profile
   },
   'GET /profile/picture': {
     operation: 'auth_profile_picture',
-    summary: 'Read your own picture',
+    summary: 'Get your own picture',
     query: z.strictObject({
       v: z.string().max(50).optional().meta({ description: 'Version of the picture, for caches.' }),
     }),

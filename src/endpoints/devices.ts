@@ -19,10 +19,10 @@ export const Device = z.object({ id, token: z.string(), platform, ...timestamps 
  */
 async function register({ params, call, services }: Exchange): Promise<string> {
   if (params['platform'] !== 'web') return call('devices_register', params);
-  const given = readSubscription(params['token'] as string);
-  const isAllowed = typeof given === 'string' || isAllowedEndpoint(given.endpoint, services.config.WEB_PUSH_HOSTS);
+  const parsed = readSubscription(params['token'] as string);
+  const isAllowed = typeof parsed === 'string' || isAllowedEndpoint(parsed.endpoint, services.config.WEB_PUSH_HOSTS);
   const subscription = isAllowed
-    ? given
+    ? parsed
     : 'must be the JSON of a PushSubscription; its endpoint does not belong to an allowed push service';
   if (typeof subscription === 'string') {
     throw new ApiError('validation_error', `token: ${subscription}`, {
@@ -52,7 +52,7 @@ export const devices = resource('/devices', 'Devices', 'The devices that receive
   },
   'GET /web-push-key': {
     operation: 'devices_web_push_key',
-    summary: 'Read the key for Web Push subscriptions',
+    summary: 'Get the key for Web Push subscriptions',
     description: 'The `applicationServerKey` for `pushManager.subscribe()`; null if Web Push is not configured.',
     answer: z.object({ public_key: z.string().nullable() }).meta({ id: 'WebPushKey' }),
     handler: ({ services, call }) => call('devices_web_push_key', { public_key: services.config.VAPID_PUBLIC_KEY }),

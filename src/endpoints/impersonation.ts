@@ -5,7 +5,7 @@ import { id, text, timestamp } from '../http/schemas.ts';
 const ImpersonationInput = z
   .strictObject({
     reason: text(500, 10).meta({
-      description: 'The reason. It is shown to the school and recorded in the audit trail.',
+      description: 'The reason. It is shown to the school and recorded in the audit log.',
       examples: ['The school asked why an invoice is missing.'],
     }),
     user_id: id
@@ -53,7 +53,7 @@ export const impersonation = resource('/platform', 'Impersonation', 'Operators a
     description:
       'For ten minutes, if the school allows it (`is_impersonation_allowed`, otherwise 409 invalid_state). ' +
       'Passwords, logins, roles, devices and calendar feeds cannot be changed. ' +
-      'Each request is recorded in the audit trail with both names, and the admins of the school are notified.',
+      'Each request is recorded in the audit log with both names, and the admins of the school are notified.',
     body: ImpersonationInput,
     answer: Impersonation,
     handler: impersonate,

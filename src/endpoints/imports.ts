@@ -108,7 +108,7 @@ function readHeader(people: People, { line, cells }: SheetRow) {
 /** The valid values of a row, and the errors of the others. */
 function readRow(people: People, { line, cells }: SheetRow, columnAt: (string | undefined)[], header: string[]) {
   const errors: RowError[] = [];
-  const given: Record<string, unknown> = {};
+  const values: Record<string, unknown> = {};
   for (const [position, cell] of cells.entries()) {
     if (cell === '') continue;
     if (!header[position])
@@ -122,12 +122,12 @@ function readRow(people: People, { line, cells }: SheetRow, columnAt: (string | 
     if (!field) continue;
     const read = fromCell(field, cell);
     if ('message' in read) errors.push({ row: line, column, message: read.message });
-    else given[column] = read.value;
+    else values[column] = read.value;
   }
-  const parsed = rows[people].safeParse(given);
+  const parsed = rows[people].safeParse(values);
   if (parsed.success) return { row: { row: line, ...parsed.data }, errors };
   errors.push(...details(parsed.error).map(({ path, message }) => ({ row: line, column: path, message })));
-  const valid = Object.entries(given).flatMap(([column, value]) => {
+  const valid = Object.entries(values).flatMap(([column, value]) => {
     const alone = columns[people].get(column)?.safeParse(value);
     return alone?.success ? [[column, alone.data] as const] : [];
   });
@@ -203,7 +203,7 @@ const dryRun = flag
   .optional()
   .meta({ description: 'Only validates the file: returns 200 with the report and changes nothing.' });
 
-const about = [
+const fileDescription = [
   'A .csv (UTF-8; comma, semicolon or tab) or .xlsx (its first sheet) of at most',
   `${String(maxRows)} rows and ${String(maxBytes / 1024 / 1024)} MB, whose first line has the column names.`,
   'All rows are imported or none: if there are errors, the response is a 400 whose details list each error by',
@@ -219,7 +219,7 @@ export const imports = resource('', 'Imports', 'Imports of students or teachers 
     operation: 'imports_students',
     summary: 'Import students from a file',
     description: [
-      `${about} Columns: ${listed('students')}.`,
+      `${fileDescription} Columns: ${listed('students')}.`,
       'Rows without an admission number get the next ones of the school.',
     ].join(' '),
     query: form,
@@ -239,7 +239,7 @@ export const imports = resource('', 'Imports', 'Imports of students or teachers 
   'POST /teachers/import': {
     operation: 'imports_teachers',
     summary: 'Import teachers from a file',
-    description: `${about} Columns: ${listed('teachers')}.`,
+    description: `${fileDescription} Columns: ${listed('teachers')}.`,
     query: form,
     body: form,
     upload,

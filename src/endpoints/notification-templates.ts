@@ -62,7 +62,7 @@ export const notificationTemplates = resource(
     },
     'POST /': {
       operation: 'notification_templates_create',
-      summary: 'Add a template',
+      summary: 'Create a template',
       description:
         'Placeholders: {{first_name}}, {{last_name}}, {{name}}, {{school_name}}, and the `variables`, or those of ' +
         'the event. Any other one is a 400.',
@@ -70,10 +70,10 @@ export const notificationTemplates = resource(
       answer: Template,
       isCreate: true,
     },
-    'GET /:id': { operation: 'notification_templates_get', summary: 'Read a template', answer: Template },
+    'GET /:id': { operation: 'notification_templates_get', summary: 'Get a template', answer: Template },
     'PUT /:id': {
       operation: 'notification_templates_update',
-      summary: 'Change a template',
+      summary: 'Update a template',
       body: TemplateChange,
       answer: Template,
     },

@@ -107,12 +107,12 @@ export const platformNotifications = resource(
   {
     'GET /notification-settings': {
       operation: 'platform_notification_settings_get',
-      summary: 'Read the notification settings',
+      summary: 'Get the notification settings',
       answer: Settings,
     },
     'PUT /notification-settings': {
       operation: 'platform_notification_settings_update',
-      summary: 'Change the notification settings',
+      summary: 'Update the notification settings',
       description: 'Applies to messages that are sent afterwards.',
       body: SettingsChange,
       answer: Settings,
@@ -135,7 +135,7 @@ export const platformNotifications = resource(
     },
     'POST /notification-templates': {
       operation: 'platform_notification_templates_create',
-      summary: 'Add a text for an event on a channel',
+      summary: 'Create a text for an event on a channel',
       description:
         'Used by every school without a template of its own for the event. A placeholder that the event does not ' +
         'have is a 400.',
@@ -155,12 +155,12 @@ export const platformNotifications = resource(
     },
     'GET /notification-templates/:id': {
       operation: 'platform_notification_templates_get',
-      summary: 'Read a text of operators',
+      summary: 'Get a text of operators',
       answer: Template,
     },
     'PUT /notification-templates/:id': {
       operation: 'platform_notification_templates_update',
-      summary: 'Change a text of operators',
+      summary: 'Update a text of operators',
       body: TemplateInput.partial().meta({ id: 'PlatformNotificationTemplateChange' }),
       answer: Template,
     },

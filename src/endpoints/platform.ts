@@ -148,7 +148,7 @@ export const Overview = z
   })
   .meta({ id: 'Overview' });
 
-/** The filters of the audit trail. */
+/** The filters of the audit log. */
 export const auditFilters = {
   tenant_id: pathId.optional(),
   action: text(100).optional(),
@@ -157,10 +157,10 @@ export const auditFilters = {
   to_date: date.optional(),
 };
 
-export const platform = resource('/platform', 'Platform', 'For operators: schools, plans, the audit trail.', {
+export const platform = resource('/platform', 'Platform', 'For operators: schools, plans, the audit log.', {
   'GET /overview': {
     operation: 'platform_overview',
-    summary: 'Read totals, sign-ups and the latest audit entries',
+    summary: 'Get totals, sign-ups and the latest audit entries',
     answer: Overview,
   },
   'GET /tenants': {
@@ -188,7 +188,7 @@ export const platform = resource('/platform', 'Platform', 'For operators: school
     answer: TenantDetail,
     isCreate: true,
   },
-  'GET /tenants/:id': { operation: 'platform_tenants_get', summary: 'Read a school', answer: TenantDetail },
+  'GET /tenants/:id': { operation: 'platform_tenants_get', summary: 'Get a school', answer: TenantDetail },
   'PUT /tenants/:id': {
     operation: 'platform_tenants_update',
     summary: 'Update a school',
@@ -236,12 +236,12 @@ export const platform = resource('/platform', 'Platform', 'For operators: school
   },
   'POST /plans': {
     operation: 'platform_plans_create',
-    summary: 'Add a plan',
+    summary: 'Create a plan',
     body: PlanInput,
     answer: Plan,
     isCreate: true,
   },
-  'GET /plans/:id': { operation: 'platform_plans_get', summary: 'Read a plan', answer: Plan },
+  'GET /plans/:id': { operation: 'platform_plans_get', summary: 'Get a plan', answer: Plan },
   'PUT /plans/:id': {
     operation: 'platform_plans_update',
     summary: 'Update a plan',
@@ -256,7 +256,7 @@ export const platform = resource('/platform', 'Platform', 'For operators: school
   },
   'GET /audit-logs': {
     operation: 'platform_audit_logs_list',
-    summary: 'Read the audit trail',
+    summary: 'Get the audit log',
     description: 'Newest first. Dates are in UTC and inclusive.',
     query: page(auditFilters, ['created_at', 'action']),
     answer: AuditLog,

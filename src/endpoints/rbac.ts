@@ -45,12 +45,12 @@ export const rbac = resource('/rbac', 'Roles and permissions', 'Roles, their per
   },
   'POST /roles': {
     operation: 'rbac_roles_create',
-    summary: 'Add a role',
+    summary: 'Create a role',
     body: RoleInput,
     answer: Role,
     isCreate: true,
   },
-  'GET /roles/:id': { operation: 'rbac_roles_get', summary: 'Read a role', answer: Role },
+  'GET /roles/:id': { operation: 'rbac_roles_get', summary: 'Get a role', answer: Role },
   'PUT /roles/:id': {
     operation: 'rbac_roles_update',
     summary: 'Update a role',

@@ -40,7 +40,7 @@ const Plans = z
 export const subscription = resource('/subscription', 'Subscription', 'The plan of a school.', {
   'GET /status': {
     operation: 'subscription_status',
-    summary: 'Read the subscription and its usage',
+    summary: 'Get the subscription and its usage',
     answer: Subscription,
   },
   'GET /plans': { operation: 'subscription_plans', summary: 'List the available plans', answer: Plans },

@@ -334,9 +334,9 @@ const generate: Handler = async (context) => {
   };
   const search = async (run: GenerationRun, signal: AbortSignal) => {
     const options = { seed, effort, time_limit_ms: time_limit_seconds * 1000, allow_partial };
-    const found = await generateInThread(run.problem, options, { signal, waitSignal }).catch(refuse);
-    if (found.status === 'infeasible') {
-      const details = overCapacityOf(run, found.over_capacity);
+    const result = await generateInThread(run.problem, options, { signal, waitSignal }).catch(refuse);
+    if (result.status === 'infeasible') {
+      const details = overCapacityOf(run, result.over_capacity);
       throw new ApiError(
         'schedule_conflict',
         `No timetable has room for all lessons. ${details[0]?.message ?? ''}`.trim(),
@@ -345,8 +345,8 @@ const generate: Handler = async (context) => {
         },
       );
     }
-    const slots = slotsOf(run, found.placed);
-    const unplaced = unplacedOf(run, found.unplaced);
+    const slots = slotsOf(run, result.placed);
+    const unplaced = unplacedOf(run, result.unplaced);
     signal.throwIfAborted();
     let ids: number[] = [];
     if (!dry_run) {
@@ -354,18 +354,18 @@ const generate: Handler = async (context) => {
       const saved = await call('timetable_generate_save', { run: run.run, digest, academic_year_id, class_ids, slots });
       ({ ids } = JSON.parse(saved) as { ids: number[] });
     }
-    const { spread_excess, class_gaps, teacher_gaps } = found.figures;
+    const { spread_excess, class_gaps, teacher_gaps } = result.figures;
     return JSON.stringify({
       status: unplaced.length === 0 ? 'complete' : 'partial',
       placed: slots.length,
       removed: run.replaced_slot_count,
       unplaced,
-      over_capacity: overCapacityOf(run, found.over_capacity),
-      seconds: found.seconds,
+      over_capacity: overCapacityOf(run, result.over_capacity),
+      seconds: result.seconds,
       figures: { spread_excess, class_gaps, teacher_gaps },
       seed,
       effort,
-      is_cut_short: found.is_cut_short,
+      is_cut_short: result.is_cut_short,
       slots: slots.map((slot, index) => ({ id: ids[index] ?? null, ...slot })),
     });
   };

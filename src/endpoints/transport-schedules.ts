@@ -43,16 +43,16 @@ const ExceptionInput = z
     driver_id: id.nullish().meta({ description: 'The replacement driver; only with kind `replaced`.' }),
     reason: optionalText(500).meta({ examples: ['Snow'] }),
   })
-  .superRefine((given, context) => {
-    const isReplaced = given.kind === 'replaced';
-    if (isReplaced && !given.bus_id && !given.driver_id)
+  .superRefine((input, context) => {
+    const isReplaced = input.kind === 'replaced';
+    if (isReplaced && !input.bus_id && !input.driver_id)
       context.addIssue({
         code: 'custom',
         path: ['bus_id'],
         message: 'is required when kind is replaced, unless driver_id is given',
       });
     for (const field of ['bus_id', 'driver_id'] as const)
-      if (!isReplaced && given[field])
+      if (!isReplaced && input[field])
         context.addIssue({ code: 'custom', path: [field], message: 'can only be given when kind is replaced' });
   })
   .meta({ id: 'RouteExceptionInput' });

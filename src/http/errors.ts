@@ -17,13 +17,13 @@ function fromExpress(error: unknown): unknown {
   if (error.status === 415)
     return new ApiError('unsupported_media_type', 'The body has a charset or encoding that is not supported.');
   if (typeof error.status === 'number' && error.status < 500)
-    return new ApiError('validation_error', 'The request can not be read.', { cause: error });
+    return new ApiError('validation_error', 'The request cannot be read.', { cause: error });
   return error;
 }
 
 /** Turns any thrown value into the error to answer. */
-export function toApiError(given: unknown): ApiError {
-  const thrown = fromExpress(given);
+export function toApiError(error: unknown): ApiError {
+  const thrown = fromExpress(error);
   if (thrown instanceof ApiError) return thrown;
   return (
     classify(thrown).apiError ?? new ApiError('internal_error', 'Something went wrong on our side.', { cause: thrown })

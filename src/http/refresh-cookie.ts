@@ -26,8 +26,8 @@ const options = (connection: Connection): CookieOptions => {
 
 /** Reads the refresh token from the cookie, without URL decoding; undefined when it is missing or empty. */
 export function tokenOfCookie(exchange: Exchange): string | undefined {
-  const given = parse(exchange.req.headers.cookie ?? '', { decode: (value) => value })[cookieName(exchange)];
-  return given === '' ? undefined : given;
+  const token = parse(exchange.req.headers.cookie ?? '', { decode: (value) => value })[cookieName(exchange)];
+  return token === '' ? undefined : token;
 }
 
 /** Sets the cookie to the next refresh token. */

@@ -81,9 +81,9 @@ async function checkFile(
     const message = `Send a file in the field ${fields.join(' or ')}.`;
     throw new ApiError('validation_error', message, { details: [{ path: fields[0] ?? 'file', message }] });
   }
-  const found = await fileTypeFromBuffer(file.buffer);
-  const contentType = found?.mime ?? textType(file.originalname);
-  if (!found && contentType && types.includes(contentType) && (!isUtf8(file.buffer) || file.buffer.includes(0))) {
+  const detected = await fileTypeFromBuffer(file.buffer);
+  const contentType = detected?.mime ?? textType(file.originalname);
+  if (!detected && contentType && types.includes(contentType) && (!isUtf8(file.buffer) || file.buffer.includes(0))) {
     throw new ApiError('unsupported_media_type', 'The file is not UTF-8 text. Save it as UTF-8 and send it again.');
   }
   if (!contentType || !types.includes(contentType)) {
@@ -102,7 +102,7 @@ async function checkFile(
   const upload: Upload = {
     content: file.buffer,
     contentType,
-    name: withExtension(name, extensions[contentType] ?? [found?.ext ?? extensionOf(name)]),
+    name: withExtension(name, extensions[contentType] ?? [detected?.ext ?? extensionOf(name)]),
   };
   req.upload = upload;
 }

@@ -11,7 +11,7 @@ import { requestContext } from '../http/call-context.ts';
 import type { Services } from '../http/services.ts';
 
 /** Maximum concurrent analytics queries per process: in total, and per operator. */
-const most = { school: 4, user: 2 };
+const maxQueries = { school: 4, user: 2 };
 
 /** A GraphQL over HTTP request. Batches are not supported. */
 const Body = z.object({
@@ -42,7 +42,7 @@ function parseBody(body: unknown): z.output<typeof Body> {
 export function graphqlRouter(services: Services): Router {
   const router = Router();
   const limits = rateLimits(services.config);
-  const take = concurrencyLimit(most, 'Too many queries are under way. Try again in a moment.');
+  const take = concurrencyLimit(maxQueries, 'Too many queries are in progress. Try again in a moment.');
   const named: RequestHandler = (req, _res, next) => {
     req.operation = 'analytics_admit';
     req.pattern = '/graphql';

@@ -30,8 +30,8 @@ const isStream = (res: Response) => String(res.getHeader('content-type')).starts
 /** Assigns the request id, and writes the log line when the response is finished. */
 function requestLog(services: Services): RequestHandler {
   return (req, res, next) => {
-    const given = req.get('x-request-id');
-    req.id = given && requestIdPattern.test(given) ? given : randomUUID();
+    const clientId = req.get('x-request-id');
+    req.id = clientId && requestIdPattern.test(clientId) ? clientId : randomUUID();
     res.set('X-Request-Id', req.id);
     const start = performance.now();
     res.on('close', () => {

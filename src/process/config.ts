@@ -77,6 +77,8 @@ const Environment = z.object({
   DATABASE_POOL_SIZE: count(1, 200).default(10),
   ANALYTICS_DATABASE_URL: postgresUrl.optional(),
   ANALYTICS_CONNECTIONS: count(1, 20).default(2),
+  ANALYTICS_STATEMENT_TIMEOUT_MS: count(100, 600_000).default(5_000),
+  ANALYTICS_REQUEST_TIMEOUT_MS: count(100, 600_000).default(10_000),
   MIGRATE_ON_START: flag.optional(),
   DEMO: flag.optional(),
   JWT_SECRETS: z
@@ -106,8 +108,8 @@ const Environment = z.object({
         return z.NEVER;
       }
     })
-    .refine((given) => ServiceAccount.safeParse(given).success, serviceAccountError)
-    .transform((given) => ServiceAccount.parse(given))
+    .refine((json) => ServiceAccount.safeParse(json).success, serviceAccountError)
+    .transform((json) => ServiceAccount.parse(json))
     .optional(),
   FCM_URL: httpUrl.default('https://fcm.googleapis.com'),
   VAPID_PUBLIC_KEY: z.string().optional(),
@@ -183,26 +185,26 @@ function settings(env: z.output<typeof Environment>) {
  * @throws ConfigError with one line per invalid or missing variable
  */
 export function readConfig(env: NodeJS.ProcessEnv): Config {
-  const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== ''));
-  const parsed = Environment.safeParse(given);
+  const variables = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== ''));
+  const parsed = Environment.safeParse(variables);
   const problems = parsed.success
     ? []
     : [...new Set(parsed.error.issues.map((issue) => `${String(issue.path[0])} ${issue.message}`))];
-  if (given['NODE_ENV'] === 'production') {
+  if (variables['NODE_ENV'] === 'production') {
     for (const name of ['DATABASE_URL', 'JWT_SECRETS', 'PUBLIC_URL']) {
-      if (!given[name]) problems.push(`${name} is required in production`);
+      if (!variables[name]) problems.push(`${name} is required in production`);
     }
-    if (given['DEMO'] === 'true')
+    if (variables['DEMO'] === 'true')
       problems.push('DEMO must not be true in production, where the demo school is never loaded');
   }
-  const { METRICS_PORT, PORT } = given;
+  const { METRICS_PORT, PORT } = variables;
   if (METRICS_PORT !== undefined && Number(METRICS_PORT) === Number(PORT) && Number(PORT) !== 0)
     problems.push('METRICS_PORT must differ from PORT');
-  if (Boolean(given['PLATFORM_ADMIN_EMAIL']) !== Boolean(given['PLATFORM_ADMIN_PASSWORD'])) {
+  if (Boolean(variables['PLATFORM_ADMIN_EMAIL']) !== Boolean(variables['PLATFORM_ADMIN_PASSWORD'])) {
     problems.push('PLATFORM_ADMIN_EMAIL and PLATFORM_ADMIN_PASSWORD must be set together');
   }
   const vapid = ['VAPID_PUBLIC_KEY', 'VAPID_PRIVATE_KEY', 'VAPID_SUBJECT'];
-  if (new Set(vapid.map((name) => given[name] === undefined)).size > 1)
+  if (new Set(vapid.map((name) => variables[name] === undefined)).size > 1)
     problems.push('VAPID_PUBLIC_KEY, VAPID_PRIVATE_KEY and VAPID_SUBJECT must be set together');
   else if (
     parsed.success &&
@@ -211,7 +213,7 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
   ) {
     problems.push('VAPID_PUBLIC_KEY does not match VAPID_PRIVATE_KEY');
   }
-  if (given['NODE_ENV'] === 'production' && parsed.data?.WEB_PUSH_HOSTS.some((host) => host.startsWith('http:'))) {
+  if (variables['NODE_ENV'] === 'production' && parsed.data?.WEB_PUSH_HOSTS.some((host) => host.startsWith('http:'))) {
     problems.push('WEB_PUSH_HOSTS must not contain http:// origins in production');
   }
   if (!parsed.success || problems.length > 0) throw new ConfigError(problems);

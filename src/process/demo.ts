@@ -48,16 +48,16 @@ async function generateTimetable(client: pg.Client): Promise<void> {
     (await client.query<{ answer: Answer }>(`select api.${operation}($1) as answer`, [JSON.stringify(params)])).rows[0]
       ?.answer;
   await client.query("select set_config('app.wide_permissions', '{timetable.manage}', true)");
-  const begun = await call<GenerationRun>('timetable_generate', {});
-  if (!begun) return;
-  const found = await generateInThread(begun.problem, { effort: 1 });
-  if (found.status === 'infeasible') throw new Error('No timetable is possible for the demo school.');
-  const { run, digest, academic_year_id, class_ids } = begun;
+  const generation = await call<GenerationRun>('timetable_generate', {});
+  if (!generation) return;
+  const timetable = await generateInThread(generation.problem, { effort: 1 });
+  if (timetable.status === 'infeasible') throw new Error('No timetable is possible for the demo school.');
+  const { run, digest, academic_year_id, class_ids } = generation;
   await call('timetable_generate_save', {
     run,
     digest,
     academic_year_id,
     class_ids,
-    slots: slotsOf(begun, found.placed),
+    slots: slotsOf(generation, timetable.placed),
   });
 }

@@ -38,12 +38,12 @@ async function readiness(pool: pg.Pool, expected: string): Promise<Readiness> {
     const { rows } = await pool.query<{ ready: { fingerprint: string; tenants_behind: number; worker: boolean } }>(
       'select core.readiness() as ready',
     );
-    const found = rows[0]?.ready;
+    const state = rows[0]?.ready;
     return {
       database: true,
-      migrations: found?.fingerprint === expected,
-      worker: found?.worker ?? false,
-      tenants_behind: found?.tenants_behind ?? null,
+      migrations: state?.fingerprint === expected,
+      worker: state?.worker ?? false,
+      tenants_behind: state?.tenants_behind ?? null,
     };
   } catch {
     return { database: false, migrations: false, worker: false, tenants_behind: null };
@@ -68,6 +68,10 @@ async function startApi(
     url: config.ANALYTICS_DATABASE_URL ?? ownerUrl,
     isOwnLogIn: config.ANALYTICS_DATABASE_URL !== undefined,
     connections: config.ANALYTICS_CONNECTIONS,
+    timeouts: {
+      statementTimeoutMs: config.ANALYTICS_STATEMENT_TIMEOUT_MS,
+      requestTimeoutMs: config.ANALYTICS_REQUEST_TIMEOUT_MS,
+    },
     logger,
   });
   metrics?.watchPool('api', pool);
@@ -101,7 +105,9 @@ async function startApi(
       readiness: await fingerprint().then((expected) => () => readiness(pool, expected)),
     };
     const { rows } = await pool.query<Operation>('select * from core.operation').catch((cause: unknown) => {
-      throw new Error('The database can not be used. Is it there, and migrated (npm run migrate)?', { cause });
+      throw new Error('The database cannot be used. Check that it exists and is migrated (npm run migrate).', {
+        cause,
+      });
     });
     handle = createApp(services, rows);
     return {

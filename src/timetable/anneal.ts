@@ -68,8 +68,8 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
 
   const load = new Int32Array(model.teacherIds.length);
   for (let kind = 0; kind < model.count.length; kind++) load[teacherOf[kind]!]! += model.count[kind]!;
-  const working = Int32Array.from([...load.keys()].filter((who) => load[who]! > 0));
-  const occupied = Int32Array.from([...Array(classes).keys()].filter((who) => classOf.includes(who)));
+  const working = Int32Array.from([...load.keys()].filter((teacher) => load[teacher]! > 0));
+  const occupied = Int32Array.from([...Array(classes).keys()].filter((classIndex) => classOf.includes(classIndex)));
 
   const dayOf = Int32Array.from({ length: slots }, (_, slot) => Math.floor(slot / length));
   const bitOf = Int32Array.from({ length: slots }, (_, slot) => 1 << (slot % length));
@@ -89,42 +89,44 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
   let links = 0;
 
   /** Adds the changes when the mask of a class on a day becomes `mask`. */
-  const changeClass = (who: number, day: number, mask: number) => {
-    const at = who * allDays + day;
+  const changeClass = (classIndex: number, day: number, mask: number) => {
+    const at = classIndex * allDays + day;
     if (day === days) {
       dWaiting += bits(mask) - bits(classMask[at]!);
       return;
     }
-    const given = who * days + day;
-    dHard += bits(mask & classClosed[given]!) - classHard[at]!;
-    dClass += gapsOfClass(mask, classClosed[given]!) - classGap[at]!;
+    const dayIndex = classIndex * days + day;
+    dHard += bits(mask & classClosed[dayIndex]!) - classHard[at]!;
+    dClass += gapsOfClass(mask, classClosed[dayIndex]!) - classGap[at]!;
   };
-  const changeTeacher = (who: number, day: number, mask: number) => {
+  const changeTeacher = (teacher: number, day: number, mask: number) => {
     if (day === days) return;
-    const at = who * allDays + day;
-    const given = who * days + day;
-    dHard += lessonsAgainstRules(mask, teacherAway[given]! | teacherBusy[given]!, dayLimit[given]!) - teacherHard[at]!;
-    dTeacher += gapsOfTeacher(mask, teacherAway[given]!, teacherBusy[given]!) - teacherGap[at]!;
+    const at = teacher * allDays + day;
+    const dayIndex = teacher * days + day;
+    dHard +=
+      lessonsAgainstRules(mask, teacherAway[dayIndex]! | teacherBusy[dayIndex]!, dayLimit[dayIndex]!) -
+      teacherHard[at]!;
+    dTeacher += gapsOfTeacher(mask, teacherAway[dayIndex]!, teacherBusy[dayIndex]!) - teacherGap[at]!;
   };
   /** A class or teacher at the end of a chain leaves one slot for another. */
-  const endClass = (who: number, from: number, to: number) => {
+  const endClass = (classIndex: number, from: number, to: number) => {
     const a = dayOf[from]!;
     const b = dayOf[to]!;
-    const base = who * allDays;
-    if (a === b) changeClass(who, a, classMask[base + a]! ^ bitOf[from]! ^ bitOf[to]!);
+    const base = classIndex * allDays;
+    if (a === b) changeClass(classIndex, a, classMask[base + a]! ^ bitOf[from]! ^ bitOf[to]!);
     else {
-      changeClass(who, a, classMask[base + a]! ^ bitOf[from]!);
-      changeClass(who, b, classMask[base + b]! ^ bitOf[to]!);
+      changeClass(classIndex, a, classMask[base + a]! ^ bitOf[from]!);
+      changeClass(classIndex, b, classMask[base + b]! ^ bitOf[to]!);
     }
   };
-  const endTeacher = (who: number, from: number, to: number) => {
+  const endTeacher = (teacher: number, from: number, to: number) => {
     const a = dayOf[from]!;
     const b = dayOf[to]!;
-    const base = who * allDays;
-    if (a === b) changeTeacher(who, a, teacherMask[base + a]! ^ bitOf[from]! ^ bitOf[to]!);
+    const base = teacher * allDays;
+    if (a === b) changeTeacher(teacher, a, teacherMask[base + a]! ^ bitOf[from]! ^ bitOf[to]!);
     else {
-      changeTeacher(who, a, teacherMask[base + a]! ^ bitOf[from]!);
-      changeTeacher(who, b, teacherMask[base + b]! ^ bitOf[to]!);
+      changeTeacher(teacher, a, teacherMask[base + a]! ^ bitOf[from]!);
+      changeTeacher(teacher, b, teacherMask[base + b]! ^ bitOf[to]!);
     }
   };
 
@@ -138,9 +140,9 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
     const b = dayOf[to]!;
     let kind = first;
     for (;;) {
-      const who = classOf[kind]!;
-      chain[links++] = who;
-      const met = classAt[who * slots + to]!;
+      const classIndex = classOf[kind]!;
+      chain[links++] = classIndex;
+      const met = classAt[classIndex * slots + to]!;
       if (a !== b && kind !== met) {
         if (above[kind * allDays + a]! > 0) dSpread--;
         if (above[kind * allDays + b]! >= 0) dSpread++;
@@ -149,7 +151,7 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
           if (above[met * allDays + a]! >= 0) dSpread++;
         }
       }
-      if (met < 0) return -2 - who;
+      if (met < 0) return -2 - classIndex;
       const teacher = teacherOf[met]!;
       const next = teacherAt[teacher * slots + from]!;
       if (next < 0) return teacher;
@@ -158,8 +160,8 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
     }
   };
 
-  const flipClass = (who: number, from: number, to: number) => {
-    const base = who * slots;
+  const flipClass = (classIndex: number, from: number, to: number) => {
+    const base = classIndex * slots;
     const a = dayOf[from]!;
     const b = dayOf[to]!;
     const one = classAt[base + from]!;
@@ -177,21 +179,21 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
       }
     }
   };
-  const setClassDay = (who: number, day: number, mask: number) => {
-    const at = who * allDays + day;
+  const setClassDay = (classIndex: number, day: number, mask: number) => {
+    const at = classIndex * allDays + day;
     classMask[at] = mask;
     if (day === days) return;
-    const closed = classClosed[who * days + day]!;
+    const closed = classClosed[classIndex * days + day]!;
     classHard[at] = bits(mask & closed);
     classGap[at] = gapsOfClass(mask, closed);
   };
-  const setTeacherDay = (who: number, day: number, mask: number) => {
-    const at = who * allDays + day;
+  const setTeacherDay = (teacher: number, day: number, mask: number) => {
+    const at = teacher * allDays + day;
     teacherMask[at] = mask;
     if (day === days) return;
-    const given = who * days + day;
-    teacherHard[at] = lessonsAgainstRules(mask, teacherAway[given]! | teacherBusy[given]!, dayLimit[given]!);
-    teacherGap[at] = gapsOfTeacher(mask, teacherAway[given]!, teacherBusy[given]!);
+    const dayIndex = teacher * days + day;
+    teacherHard[at] = lessonsAgainstRules(mask, teacherAway[dayIndex]! | teacherBusy[dayIndex]!, dayLimit[dayIndex]!);
+    teacherGap[at] = gapsOfTeacher(mask, teacherAway[dayIndex]!, teacherBusy[dayIndex]!);
   };
   const moveEnd = (end: number, one: number, two: number) => {
     const a = dayOf[one]!;
@@ -201,10 +203,10 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
       setTeacherDay(end, a, teacherMask[base + a]! ^ bitOf[one]!);
       setTeacherDay(end, b, teacherMask[base + b]! ^ bitOf[two]!);
     } else if (end < -1) {
-      const who = -2 - end;
-      const base = who * allDays;
-      setClassDay(who, a, classMask[base + a]! ^ bitOf[one]!);
-      setClassDay(who, b, classMask[base + b]! ^ bitOf[two]!);
+      const classIndex = -2 - end;
+      const base = classIndex * allDays;
+      setClassDay(classIndex, a, classMask[base + a]! ^ bitOf[one]!);
+      setClassDay(classIndex, b, classMask[base + b]! ^ bitOf[two]!);
     }
   };
   /** Swaps the two slots along the current chain. */
@@ -273,7 +275,7 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
       let end = -1;
       let otherEnd = -1;
       if ((w & 14) !== 0) {
-        // Start at a teacher who teaches in one of the slots and is free in the other.
+        // Start at a teacher classIndex teaches in one of the slots and is free in the other.
         const teacher = working[((w >>> 16) * working.length) >>> 16]!;
         const base = teacher * slots;
         let kind = teacherAt[base + one]!;
@@ -292,14 +294,14 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
         if (otherEnd >= 0) endTeacher(otherEnd, two, one);
         else endClass(-2 - otherEnd, one, two);
       } else {
-        const who = occupied[((w >>> 16) * occupied.length) >>> 16]!;
-        const base = who * slots;
+        const classIndex = occupied[((w >>> 16) * occupied.length) >>> 16]!;
+        const base = classIndex * slots;
         let kind = classAt[base + one]!;
         const other = classAt[base + two]!;
         if (kind >= 0 && other >= 0) {
           if (kind === other) continue;
           // Inside a chain, which is useful only for cycles: other chains are started from an end.
-          otherEnd = walk(kind, one, two, who);
+          otherEnd = walk(kind, one, two, classIndex);
           if (otherEnd !== -1) {
             work += links;
             continue;
@@ -312,16 +314,16 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
             two = swap;
             kind = other;
           }
-          endClass(who, one, two);
+          endClass(classIndex, one, two);
           if (hard * dHard + waiting * dWaiting + classGaps * dClass > threshold + slack + classGaps) continue;
           // The lesson moves to `two`, where the class is free. The chain continues with the teacher's lesson in `two`.
-          end = -2 - who;
+          end = -2 - classIndex;
           const teacher = teacherOf[kind]!;
           if (dayOf[one] !== dayOf[two]) {
             if (above[kind * allDays + dayOf[one]!]! > 0) dSpread--;
             if (above[kind * allDays + dayOf[two]!]! >= 0) dSpread++;
           }
-          chain[links++] = who;
+          chain[links++] = classIndex;
           const next = teacherAt[teacher * slots + two]!;
           if (next < 0) {
             otherEnd = teacher;

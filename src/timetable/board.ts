@@ -56,42 +56,43 @@ export function countBoard(model: Model, classAt: Int32Array): Board {
     for (let day = 0; day < allDays; day++)
       board.above[kind * allDays + day] = day === days ? never : -Math.ceil(model.count[kind]! / days);
   }
-  for (let who = 0; who < classes; who++) {
+  for (let classIndex = 0; classIndex < classes; classIndex++) {
     for (let slot = 0; slot < slots; slot++) {
-      const kind = classAt[who * slots + slot]!;
+      const kind = classAt[classIndex * slots + slot]!;
       if (kind < 0) continue;
       const day = Math.floor(slot / length);
       const bit = 1 << (slot % length);
       const teacher = model.teacherOf[kind]!;
       board.teacherAt[teacher * slots + slot] = kind;
-      board.classMask[who * allDays + day]! |= bit;
+      board.classMask[classIndex * allDays + day]! |= bit;
       board.teacherMask[teacher * allDays + day]! |= bit;
       board.above[kind * allDays + day]!++;
     }
   }
   const { totals } = board;
   for (let day = 0; day < days; day++) {
-    for (let who = 0; who < classes; who++) {
-      const mask = board.classMask[who * allDays + day]!;
-      const closed = model.classClosed[who * days + day]!;
-      totals.hard += board.classHard[who * allDays + day] = bits(mask & closed);
-      totals.classGaps += board.classGap[who * allDays + day] = classGaps(mask, closed);
+    for (let classIndex = 0; classIndex < classes; classIndex++) {
+      const mask = board.classMask[classIndex * allDays + day]!;
+      const closed = model.classClosed[classIndex * days + day]!;
+      totals.hard += board.classHard[classIndex * allDays + day] = bits(mask & closed);
+      totals.classGaps += board.classGap[classIndex * allDays + day] = classGaps(mask, closed);
     }
-    for (let who = 0; who < teachers; who++) {
-      const mask = board.teacherMask[who * allDays + day]!;
-      const away = model.teacherAway[who * days + day]!;
-      const busy = model.teacherBusy[who * days + day]!;
-      totals.hard += board.teacherHard[who * allDays + day] = lessonsAgainstRules(
+    for (let teacher = 0; teacher < teachers; teacher++) {
+      const mask = board.teacherMask[teacher * allDays + day]!;
+      const away = model.teacherAway[teacher * days + day]!;
+      const busy = model.teacherBusy[teacher * days + day]!;
+      totals.hard += board.teacherHard[teacher * allDays + day] = lessonsAgainstRules(
         mask,
         away | busy,
-        model.dayLimit[who * days + day]!,
+        model.dayLimit[teacher * days + day]!,
       );
-      totals.teacherGaps += board.teacherGap[who * allDays + day] = teacherGaps(mask, away, busy);
+      totals.teacherGaps += board.teacherGap[teacher * allDays + day] = teacherGaps(mask, away, busy);
     }
     for (let kind = 0; kind < model.count.length; kind++)
       totals.spread += Math.max(0, board.above[kind * allDays + day]!);
   }
-  for (let who = 0; who < classes; who++) totals.waiting += bits(board.classMask[who * allDays + days]!);
+  for (let classIndex = 0; classIndex < classes; classIndex++)
+    totals.waiting += bits(board.classMask[classIndex * allDays + days]!);
   return board;
 }
 
@@ -120,14 +121,14 @@ export function firstBoard(model: Model, random: () => number): Int32Array {
   };
   const onDay = new Int32Array(model.count.length * days);
   for (const kind of lessons) {
-    const who = model.classOf[kind]!;
+    const classIndex = model.classOf[kind]!;
     const teacher = model.teacherOf[kind]!;
     let best = -1;
     let bestValue = Infinity;
     let classFree = -1;
     let teacherFree = -1;
     for (let slot = 0; slot < usable; slot++) {
-      const isClassFree = classAt[who * slots + slot]! < 0;
+      const isClassFree = classAt[classIndex * slots + slot]! < 0;
       const isTeacherFree = teacherAt[teacher * slots + slot]! < 0;
       if (isClassFree) classFree = slot;
       if (isTeacherFree) teacherFree = slot;
@@ -137,7 +138,7 @@ export function firstBoard(model: Model, random: () => number): Int32Array {
       const away =
         model.teacherAway[teacher * days + day]! |
         model.teacherBusy[teacher * days + day]! |
-        model.classClosed[who * days + day]!;
+        model.classClosed[classIndex * days + day]!;
       const value = (away & bit ? 1000 : 0) + onDay[kind * days + day]! * 100 + (slot % length) * 4 + (random() & 3);
       if (value < bestValue) {
         bestValue = value;

@@ -12,10 +12,10 @@ interface Loads {
   teachers: number[];
   days: number[];
   /** Masks of the periods of a day in which a class has school, and a teacher is available. */
-  open: (who: number, day: number) => number;
-  free: (who: number, day: number) => number;
+  open: (classIndex: number, day: number) => number;
+  free: (teacher: number, day: number) => number;
   /** Maximum number of lessons of a teacher on a day. */
-  maxOnDay: (who: number, day: number) => number;
+  maxOnDay: (teacher: number, day: number) => number;
   /** By class its teachers, by teacher their classes. */
   withTeacher: Shares[];
   withClass: Shares[];
@@ -26,7 +26,7 @@ interface Loads {
   maxLessons: number[];
 }
 
-interface Given {
+interface Finding {
   kind?: OverCapacity['kind'];
   id?: OverCapacity['id'];
   day?: number;
@@ -36,7 +36,7 @@ interface Given {
   available: number;
   message: string;
 }
-type Report = (given: Given, classes?: number[], teachers?: number[]) => void;
+type Report = (finding: Finding, classes?: number[], teachers?: number[]) => void;
 
 const sum = (numbers: number[]) => numbers.reduce((total, n) => total + n, 0);
 
@@ -46,17 +46,17 @@ function loadsOf(model: Model): Loads {
   const classes = [...classIds.keys()];
   const teachers = [...teacherIds.keys()];
   const days = Array.from({ length: model.days }, (_, day) => day);
-  const open = (who: number, day: number) => allPeriods & ~model.classClosed[who * model.days + day]!;
-  const free = (who: number, day: number) =>
-    allPeriods & ~(model.teacherAway[who * model.days + day]! | model.teacherBusy[who * model.days + day]!);
-  const maxOnDay = (who: number, day: number) =>
-    Math.min(model.dayLimit[who * model.days + day]!, bits(free(who, day)));
+  const open = (index: number, day: number) => allPeriods & ~model.classClosed[index * model.days + day]!;
+  const free = (index: number, day: number) =>
+    allPeriods & ~(model.teacherAway[index * model.days + day]! | model.teacherBusy[index * model.days + day]!);
+  const maxOnDay = (index: number, day: number) =>
+    Math.min(model.dayLimit[index * model.days + day]!, bits(free(index, day)));
   const withTeacher = classes.map((): Shares => new Map());
   const withClass = teachers.map((): Shares => new Map());
   for (let kind = 0; kind < count.length; kind++) {
-    const [who, teacher] = [classOf[kind]!, teacherOf[kind]!];
-    withTeacher[who]!.set(teacher, (withTeacher[who]!.get(teacher) ?? 0) + count[kind]!);
-    withClass[teacher]!.set(who, (withClass[teacher]!.get(who) ?? 0) + count[kind]!);
+    const [index, teacher] = [classOf[kind]!, teacherOf[kind]!];
+    withTeacher[index]!.set(teacher, (withTeacher[index]!.get(teacher) ?? 0) + count[kind]!);
+    withClass[teacher]!.set(index, (withClass[teacher]!.get(index) ?? 0) + count[kind]!);
   }
   return {
     model,
@@ -70,9 +70,9 @@ function loadsOf(model: Model): Loads {
     withClass,
     classLoad: withTeacher.map((shares) => sum([...shares.values()])),
     teacherLoad: withClass.map((shares) => sum([...shares.values()])),
-    openPeriods: classes.map((who) => sum(days.map((day) => bits(open(who, day))))),
-    freePeriods: teachers.map((who) => sum(days.map((day) => bits(free(who, day))))),
-    maxLessons: teachers.map((who) => sum(days.map((day) => maxOnDay(who, day)))),
+    openPeriods: classes.map((index) => sum(days.map((day) => bits(open(index, day))))),
+    freePeriods: teachers.map((index) => sum(days.map((day) => bits(free(index, day))))),
+    maxLessons: teachers.map((index) => sum(days.map((day) => maxOnDay(index, day)))),
   };
 }
 
@@ -80,27 +80,33 @@ function loadsOf(model: Model): Loads {
 function counts(loads: Loads, report: Report): { classes: Set<number>; teachers: Set<number> } {
   const { model, classLoad, teacherLoad, openPeriods, freePeriods, maxLessons } = loads;
   const refused = { classes: new Set<number>(), teachers: new Set<number>() };
-  for (const who of loads.classes) {
-    const [required, available] = [classLoad[who]!, openPeriods[who]!];
+  for (const index of loads.classes) {
+    const [required, available] = [classLoad[index]!, openPeriods[index]!];
     if (required <= available) continue;
-    refused.classes.add(who);
-    const message = `{class} has ${required} lessons a week, and ${available} periods.`;
-    report({ kind: 'class', id: model.classIds[who]!, reason: 'class_periods', required, available, message }, [who]);
+    refused.classes.add(index);
+    const message = `{class} has ${required} lessons a week but only ${available} periods.`;
+    report({ kind: 'class', id: model.classIds[index]!, reason: 'class_periods', required, available, message }, [
+      index,
+    ]);
   }
-  for (const who of loads.teachers) {
-    const required = teacherLoad[who]!;
+  for (const index of loads.teachers) {
+    const required = teacherLoad[index]!;
     const refuse = (reason: CapacityReason, available: number, why: string) => {
       if (required <= available) return;
-      refused.teachers.add(who);
-      const message = `{teacher} has ${required} lessons a week to give, and ${why}.`;
-      report({ kind: 'teacher', id: model.teacherIds[who]!, reason, required, available, message }, [], [who]);
+      refused.teachers.add(index);
+      const message = `{teacher} has ${required} lessons a week but ${why}.`;
+      report({ kind: 'teacher', id: model.teacherIds[index]!, reason, required, available, message }, [], [index]);
     };
-    const room = Math.max(0, model.weekLimit[who]!);
-    refuse('teacher_week_limit', room, `room for ${room} under the week limit`);
-    if (required > freePeriods[who]!)
-      refuse('teacher_periods', freePeriods[who]!, `is available in ${freePeriods[who]!} periods`);
+    const room = Math.max(0, model.weekLimit[index]!);
+    refuse('teacher_week_limit', room, `the week limit allows only ${room}`);
+    if (required > freePeriods[index]!)
+      refuse('teacher_periods', freePeriods[index]!, `is available in only ${freePeriods[index]!} periods`);
     else
-      refuse('teacher_day_limit', maxLessons[who]!, `may have ${maxLessons[who]!} under the day limit when available`);
+      refuse(
+        'teacher_day_limit',
+        maxLessons[index]!,
+        `the day limit allows only ${maxLessons[index]!} in the available periods`,
+      );
   }
   return refused;
 }
@@ -109,8 +115,8 @@ function counts(loads: Loads, report: Report): { classes: Set<number>; teachers:
  * Checks one class with its teachers, or one teacher with their classes: every lesson needs a separate period in
  * which both are available, within the day limits of the teachers.
  * @param shares  how many lessons with each of the others
- * @param both    the periods of a day in which both are there
- * @param maxOfOne, maxOfOther  the lessons of a day that the one may have, and each of the others with the one
+ * @param both    the periods of a day in which both are available
+ * @param maxOfOne, maxOfOther  the maximum number of lessons on a day: of the one, and of each of the others with it
  * @returns the number of lessons without a period, and the classes or teachers that cause it
  */
 function oneToMany(
@@ -150,29 +156,29 @@ function oneToMany(
 /** Checks each class with its teachers, and each teacher with their classes. */
 function eachAlone(loads: Loads, refused: ReturnType<typeof counts>, report: Report): void {
   const { model, open, free, maxOnDay } = loads;
-  for (const who of loads.classes) {
-    if (refused.classes.has(who)) continue;
-    const shares = [...loads.withTeacher[who]!].filter(([teacher]) => !refused.teachers.has(teacher));
-    const { lacking, required, available, blamed } = oneToMany(loads, shares, (teacher, day) => open(who, day) & free(teacher, day), () => model.length, maxOnDay); // prettier-ignore
+  for (const index of loads.classes) {
+    if (refused.classes.has(index)) continue;
+    const shares = [...loads.withTeacher[index]!].filter(([teacher]) => !refused.teachers.has(teacher));
+    const { lacking, required, available, blamed } = oneToMany(loads, shares, (teacher, day) => open(index, day) & free(teacher, day), () => model.length, maxOnDay); // prettier-ignore
     if (lacking === 0) continue;
-    const message = `{class} has ${required} lessons a week with {teachers}, and they can come in ${available} of its periods.`;
+    const message = `{class} has ${required} lessons a week with {teachers}, but they are available in only ${available} of its periods.`;
     report(
-      { kind: 'class', id: model.classIds[who]!, reason: 'class_teachers', required, available, message },
-      [who],
+      { kind: 'class', id: model.classIds[index]!, reason: 'class_teachers', required, available, message },
+      [index],
       blamed,
     );
   }
-  for (const who of loads.teachers) {
-    if (refused.teachers.has(who)) continue;
-    const shares = [...loads.withClass[who]!].filter(([inClass]) => !refused.classes.has(inClass));
-    const both = (inClass: number, day: number) => open(inClass, day) & free(who, day);
-    const { lacking, required, available, blamed } = oneToMany(loads, shares, both, (day) => maxOnDay(who, day), () => model.length); // prettier-ignore
+  for (const index of loads.teachers) {
+    if (refused.teachers.has(index)) continue;
+    const shares = [...loads.withClass[index]!].filter(([inClass]) => !refused.classes.has(inClass));
+    const both = (inClass: number, day: number) => open(inClass, day) & free(index, day);
+    const { lacking, required, available, blamed } = oneToMany(loads, shares, both, (day) => maxOnDay(index, day), () => model.length); // prettier-ignore
     if (lacking === 0) continue;
-    const message = `{teacher} has ${required} lessons a week to give in {classes}, and they fit in ${available} periods in which both are there.`;
+    const message = `{teacher} has ${required} lessons a week in {classes}, but the teacher and these classes have only ${available} periods in common.`;
     report(
-      { kind: 'teacher', id: model.teacherIds[who]!, reason: 'teacher_classes', required, available, message },
+      { kind: 'teacher', id: model.teacherIds[index]!, reason: 'teacher_classes', required, available, message },
       blamed,
-      [who],
+      [index],
     );
   }
 }
@@ -181,52 +187,52 @@ function eachAlone(loads: Loads, refused: ReturnType<typeof counts>, report: Rep
 function perDay(loads: Loads, report: Report): void {
   const { open, free, maxOnDay, classLoad, teacherLoad, openPeriods, maxLessons } = loads;
   const flow = (
-    needs: [who: number, need: number][],
+    needs: [index: number, need: number][],
     shares: Shares[],
     room: (other: number) => number,
-    both: (who: number, other: number) => number,
+    both: (index: number, other: number) => number,
   ) => {
     const net = network();
     const rooms = new Map<number, number>();
-    const needing = needs.filter(([, need]) => need > 0).map(([who, need]) => ({ who, need, node: net.node() })); // prettier-ignore
-    for (const { who, need, node } of needing) {
+    const needing = needs.filter(([, need]) => need > 0).map(([index, need]) => ({ index, need, node: net.node() })); // prettier-ignore
+    for (const { index, need, node } of needing) {
       net.pipe(source, node, need);
-      for (const [other, lessons] of shares[who]!) {
-        let there = rooms.get(other);
-        if (there === undefined) {
-          there = net.node();
-          rooms.set(other, there);
-          net.pipe(there, sink, room(other));
+      for (const [other, lessons] of shares[index]!) {
+        let roomNode = rooms.get(other);
+        if (roomNode === undefined) {
+          roomNode = net.node();
+          rooms.set(other, roomNode);
+          net.pipe(roomNode, sink, room(other));
         }
-        net.pipe(node, there, Math.min(lessons, bits(both(who, other))));
+        net.pipe(node, roomNode, Math.min(lessons, bits(both(index, other))));
       }
     }
     const lacking = sum(needing.map(({ need }) => need)) - net.maxFlow();
     const blamed = needing.filter(({ node }) => net.isBeforeCut(node));
     const required = sum(blamed.map(({ need }) => need));
-    const others = [...rooms].filter(([, node]) => net.isBeforeCut(node)).map(([who]) => who);
-    return { lacking, required, available: required - lacking, blamed: blamed.map(({ who }) => who), others };
+    const others = [...rooms].filter(([, node]) => net.isBeforeCut(node)).map(([index]) => index);
+    return { lacking, required, available: required - lacking, blamed: blamed.map(({ index }) => index), others };
   };
   for (const day of loads.days) {
     const at = { kind: 'day', id: day + 1, day: day + 1 } as const;
-    const classNeeds = loads.classes.map((who): [number, number] => [
-      who,
-      classLoad[who]! - (openPeriods[who]! - bits(open(who, day))),
+    const classNeeds = loads.classes.map((index): [number, number] => [
+      index,
+      classLoad[index]! - (openPeriods[index]! - bits(open(index, day))),
     ]);
-    const byClass = flow(classNeeds, loads.withTeacher, (who) => maxOnDay(who, day), (who, other) => open(who, day) & free(other, day)); // prettier-ignore
+    const byClass = flow(classNeeds, loads.withTeacher, (index) => maxOnDay(index, day), (index, other) => open(index, day) & free(other, day)); // prettier-ignore
     if (byClass.lacking > 0) {
       const { required, available, blamed, others } = byClass;
-      const message = `On {day} {classes} need ${required} lessons, and their teachers can give ${available}.`;
+      const message = `On {day}, {classes} need ${required} lessons, but their teachers can teach only ${available}.`;
       report({ ...at, reason: 'day_teachers', required, available, message }, blamed, others);
     }
-    const teacherNeeds = loads.teachers.map((who): [number, number] => [
-      who,
-      teacherLoad[who]! - (maxLessons[who]! - maxOnDay(who, day)),
+    const teacherNeeds = loads.teachers.map((index): [number, number] => [
+      index,
+      teacherLoad[index]! - (maxLessons[index]! - maxOnDay(index, day)),
     ]);
-    const byTeacher = flow(teacherNeeds, loads.withClass, (who) => bits(open(who, day)), (who, other) => open(other, day) & free(who, day)); // prettier-ignore
+    const byTeacher = flow(teacherNeeds, loads.withClass, (index) => bits(open(index, day)), (index, other) => open(other, day) & free(index, day)); // prettier-ignore
     if (byTeacher.lacking > 0) {
       const { required, available, blamed, others } = byTeacher;
-      const message = `On {day} {teachers} have to give ${required} lessons, since they can't on other days, and their classes can have ${available}.`;
+      const message = `On {day}, {teachers} have to teach ${required} lessons that do not fit on other days, but their classes can have only ${available}.`;
       report({ ...at, reason: 'day_classes', required, available, message }, others, blamed);
     }
   }
@@ -239,77 +245,77 @@ function perDay(loads: Loads, report: Report): void {
 function perPeriod(loads: Loads, report: Report): number[] {
   const { model, open, free, maxOnDay, withTeacher, withClass, classLoad, teacherLoad, openPeriods, freePeriods } =
     loads;
-  const isFull = (who: number) => classLoad[who] === openPeriods[who];
-  const isAlwaysThere = (who: number) => teacherLoad[who] === freePeriods[who];
+  const isFull = (index: number) => classLoad[index] === openPeriods[index];
+  const isAlwaysTeaching = (index: number) => teacherLoad[index] === freePeriods[index];
   const match = (some: number[], others: number[], shares: Shares[]) => {
     const pairs = network();
-    const there = new Map(others.map((who) => [who, pairs.node()]));
-    for (const node of there.values()) pairs.pipe(node, sink, 1);
-    const nodes = some.map((who) => {
+    const otherNodes = new Map(others.map((index) => [index, pairs.node()]));
+    for (const node of otherNodes.values()) pairs.pipe(node, sink, 1);
+    const nodes = some.map((index) => {
       const node = pairs.node();
       pairs.pipe(source, node, 1);
-      for (const other of shares[who]!.keys()) if (there.has(other)) pairs.pipe(node, there.get(other)!, 1);
+      for (const other of shares[index]!.keys()) if (otherNodes.has(other)) pairs.pipe(node, otherNodes.get(other)!, 1);
       return node;
     });
     const matched = pairs.maxFlow();
     const blamed = some.filter((_, index) => pairs.isBeforeCut(nodes[index]!));
     const required = blamed.length;
     const lacking = some.length - matched;
-    return { matched, lacking, required, available: required - lacking, blamed, others: [...there].filter(([, node]) => pairs.isBeforeCut(node)).map(([who]) => who) }; // prettier-ignore
+    return { matched, lacking, required, available: required - lacking, blamed, others: [...otherNodes].filter(([, node]) => pairs.isBeforeCut(node)).map(([index]) => index) }; // prettier-ignore
   };
-  const atMost: number[] = [];
+  const maxByPeriod: number[] = [];
   for (const day of loads.days) {
     for (let period = 0; period < model.length; period++) {
       const bit = 1 << period;
-      const inSchool = loads.classes.filter((who) => open(who, day) & bit && classLoad[who]! > 0);
-      const there = loads.teachers.filter(
-        (who) => free(who, day) & bit && maxOnDay(who, day) > 0 && teacherLoad[who]! > 0,
+      const inSchool = loads.classes.filter((index) => open(index, day) & bit && classLoad[index]! > 0);
+      const present = loads.teachers.filter(
+        (index) => free(index, day) & bit && maxOnDay(index, day) > 0 && teacherLoad[index]! > 0,
       );
-      atMost.push(match(inSchool, there, withTeacher).matched);
+      maxByPeriod.push(match(inSchool, present, withTeacher).matched);
       const at = { kind: 'period', day: day + 1, period: model.periods[period]! } as const;
       const when = `On {day} in period ${model.periods[period]!}`;
-      const full = match(inSchool.filter(isFull), there, withTeacher);
+      const full = match(inSchool.filter(isFull), present, withTeacher);
       if (full.lacking > 0) {
         const { required, available, blamed, others } = full;
-        const message = `${when} {classes} need ${required} teachers, since they have a lesson in every period, and ${available} of theirs can come.`;
+        const message = `${when}, {classes} need ${required} teachers because they have a lesson in every period, but only ${available} of their teachers are available.`;
         report({ ...at, reason: 'period_teachers', required, available, message }, blamed, others);
       }
-      const always = match(there.filter(isAlwaysThere), inSchool, withClass);
+      const always = match(present.filter(isAlwaysTeaching), inSchool, withClass);
       if (always.lacking > 0) {
         const { required, available, blamed, others } = always;
-        const message = `${when} {teachers} need ${required} classes, since they teach whenever they can, and ${available} of theirs have school.`;
+        const message = `${when}, {teachers} need ${required} classes because they teach in every period in which they are available, but only ${available} of their classes have school.`;
         report({ ...at, reason: 'period_classes', required, available, message }, others, blamed);
       }
     }
   }
-  return atMost;
+  return maxByPeriod;
 }
 
 /** Checks the whole week with the maximum number of lessons per period. */
 function wholeWeek(
   { model, teachers, days, free, maxOnDay, teacherLoad }: Loads,
-  atMost: number[],
+  maxByPeriod: number[],
   report: Report,
 ): void {
   const net = network();
-  const slots = atMost.map((lessons) => {
+  const slots = maxByPeriod.map((lessons) => {
     const node = net.node();
     net.pipe(node, sink, lessons);
     return node;
   });
-  for (const who of teachers) {
+  for (const index of teachers) {
     const node = net.node();
-    net.pipe(source, node, teacherLoad[who]!);
+    net.pipe(source, node, teacherLoad[index]!);
     for (const day of days) {
       const onDay = net.node();
-      net.pipe(node, onDay, maxOnDay(who, day));
+      net.pipe(node, onDay, maxOnDay(index, day));
       for (let period = 0; period < model.length; period++)
-        if (free(who, day) & (1 << period)) net.pipe(onDay, slots[day * model.length + period]!, 1);
+        if (free(index, day) & (1 << period)) net.pipe(onDay, slots[day * model.length + period]!, 1);
     }
   }
   const available = net.maxFlow();
   if (available === model.required) return;
-  const message = `There are ${model.required} lessons a week, and ${available} fit into the periods in which there are both classes and teachers for them.`;
+  const message = `There are ${model.required} lessons a week, but only ${available} fit into the periods in which their classes and teachers are both available.`;
   report({ reason: 'week_teachers', required: model.required, available, message });
 }
 
@@ -321,24 +327,24 @@ function wholeWeek(
 export function overCapacity(model: Model): OverCapacity[] {
   const loads = loadsOf(model);
   const found: OverCapacity[] = [];
-  const report: Report = (given, classes = [], teachers = []) => {
+  const report: Report = (finding, classes = [], teachers = []) => {
     found.push({
       kind: 'week',
       id: null,
       day: null,
       period: null,
-      ...given,
-      classes: classes.map((who) => model.classIds[who]!),
-      teachers: teachers.map((who) => model.teacherIds[who]!),
+      ...finding,
+      classes: classes.map((index) => model.classIds[index]!),
+      teachers: teachers.map((index) => model.teacherIds[index]!),
     });
   };
   eachAlone(loads, counts(loads, report), report);
   if (found.length > 0) return found;
   perDay(loads, report);
   if (found.length > 0) return found;
-  const atMost = perPeriod(loads, report);
+  const maxByPeriod = perPeriod(loads, report);
   if (found.length > 0) return found;
-  wholeWeek(loads, atMost, report);
+  wholeWeek(loads, maxByPeriod, report);
   return found;
 }
 
@@ -349,14 +355,14 @@ export function overCapacity(model: Model): OverCapacity[] {
 export function withinCapacity(model: Model): Int32Array {
   const { classes, teachers, openPeriods, maxLessons } = loadsOf(model);
   const net = network();
-  const classNodes = classes.map((who) => {
+  const classNodes = classes.map((index) => {
     const node = net.node();
-    net.pipe(node, sink, openPeriods[who]!);
+    net.pipe(node, sink, openPeriods[index]!);
     return node;
   });
-  const teacherNodes = teachers.map((who) => {
+  const teacherNodes = teachers.map((index) => {
     const node = net.node();
-    net.pipe(source, node, Math.min(maxLessons[who]!, Math.max(0, model.weekLimit[who]!)));
+    net.pipe(source, node, Math.min(maxLessons[index]!, Math.max(0, model.weekLimit[index]!)));
     return node;
   });
   // Round-robin, so that every subject gets one period before any gets two. Flow along a pipe is never reduced.

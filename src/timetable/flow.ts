@@ -1,4 +1,4 @@
-/** A flow network. Nodes are buildModel in the order in which they are added: the source is 0, the sink 1. */
+/** A flow network. Nodes are numbered in the order in which they are added: the source is 0, the sink 1. */
 interface Network {
   node: () => number;
   /** Adds an edge. @returns its number */

@@ -59,7 +59,8 @@ export function buildModel(problem: Problem): Model {
   const teachers = [...problem.teachers].sort((a, b) => compareIds(a.id, b.id));
   const numbers = (ids: Id[], what: string) => {
     const map = new Map(ids.map((id, index) => [key(id), index]));
-    if (map.size !== ids.length) throw new RangeError(`A ${what} is there twice.`);
+    if (map.size !== ids.length)
+      throw new RangeError(`Two ${what === 'class' ? 'classes' : 'teachers'} have the same id.`);
     return (id: Id) => {
       const number = map.get(key(id));
       if (number === undefined) throw new RangeError(`There is no ${what} ${id}.`);

@@ -62,10 +62,10 @@ export interface Placed {
 export type UnplacedReason =
   | 'class_full' // the class has a lesson in every period in which it has school
   | 'teacher_clash' // the teacher teaches another class when this one is free
-  | 'teacher_unavailable' // the teacher can't come when the class is free
+  | 'teacher_unavailable' // the teacher is not available when the class is free
   | 'teacher_busy' // the teacher has a lesson outside this plan when the class is free
-  | 'teacher_day_limit' // the teacher has the most lessons for a day on the days on which the class is free
-  | 'teacher_week_limit'; // the teacher has the most lessons for a week
+  | 'teacher_day_limit' // the teacher has reached the day limit on the days on which the class is free
+  | 'teacher_week_limit'; // the teacher has reached the week limit
 
 export interface Unplaced {
   class: Id;
@@ -88,15 +88,15 @@ export interface Unplaced {
 
 export type CapacityReason =
   | 'class_periods' // more lessons than periods
-  | 'class_teachers' // the lessons don't fit into the periods in which their teachers can come
+  | 'class_teachers' // the lessons do not fit into the periods in which their teachers are available
   | 'teacher_week_limit'
-  | 'teacher_periods' // more lessons than periods in which the teacher can come
-  | 'teacher_day_limit' // more lessons than the day limits allow in the periods in which the teacher can come
-  | 'teacher_classes' // the lessons don't fit into the periods in which the classes have school
-  | 'day_teachers' // the classes need more lessons on a day than their teachers can give
-  | 'day_classes' // the teachers have to give more lessons on a day than their classes can have
+  | 'teacher_periods' // more lessons than periods in which the teacher is available
+  | 'teacher_day_limit' // more lessons than the day limits allow in the periods in which the teacher is available
+  | 'teacher_classes' // the lessons do not fit into the periods in which the classes have school
+  | 'day_teachers' // the classes need more lessons on a day than their teachers can teach
+  | 'day_classes' // the teachers have to teach more lessons on a day than their classes can have
   | 'period_teachers' // the classes that have a lesson in every period have too few teachers in this one
-  | 'period_classes' // the teachers who must teach in every period they can have too few classes in this one
+  | 'period_classes' // the teachers who must teach whenever they are available have too few classes in this one
   | 'week_teachers'; // all periods together: fewer lessons fit than there are
 
 /** A proof that no timetable exists, with its cause. */

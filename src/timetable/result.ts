@@ -82,8 +82,8 @@ const because: Record<UnplacedReason, string> = {
   teacher_clash: '{teacher} teaches another class in most of the periods in which {class} is free.',
   teacher_unavailable: '{teacher} is not available in most of the periods in which {class} is free.',
   teacher_busy: '{teacher} has lessons outside this plan in most of the periods in which {class} is free.',
-  teacher_day_limit: '{teacher} has as many lessons as a day may have on most of the days on which {class} is free.',
-  teacher_week_limit: '{teacher} has as many lessons as a week may have.',
+  teacher_day_limit: '{teacher} has reached the day limit on most of the days on which {class} is free.',
+  teacher_week_limit: '{teacher} has reached the week limit.',
 };
 
 export function unplacedLessons(model: Model, classAt: Int32Array, missing: Int32Array): Unplaced[] {
@@ -122,7 +122,7 @@ export function unplacedLessons(model: Model, classAt: Int32Array, missing: Int3
       teacher: model.teacherIds[teacher]!,
       missing: count,
       reason,
-      message: `${count} of ${model.count[kind]!} periods of {subject} with {teacher} have no place in {class}: ${because[reason]}`,
+      message: `${count} of ${model.count[kind]!} periods of {subject} with {teacher} have no slot in {class}: ${because[reason]}`,
       periods,
     });
   }

@@ -12,7 +12,7 @@ export interface GenerationRun {
   /** The days of the problem are indexes into `working_days`. */
   problem: Problem & {
     working_days: number[];
-    /** Class subjects without an active teacher, which cannot be placed; `teacher` is the inactive one. */
+    /** Class subjects without an active teacher, which cannot be placed; `teacher` is the inactive lesson. */
     untaught: { class: number; subject: number; teacher: number | null; periods_per_week: number }[];
   };
   /** By id. */
@@ -35,10 +35,10 @@ export const dayNames = ['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday',
 
 /** The placed lessons as timetable slots. */
 export const slotsOf = (run: GenerationRun, placed: readonly Placed[]) =>
-  placed.map((one) => ({
-    ...labels(run, one.class, one.subject, one.teacher),
-    day_of_week: dayOfWeek(run, one.day),
-    period: one.period,
+  placed.map((lesson) => ({
+    ...labels(run, lesson.class, lesson.subject, lesson.teacher),
+    day_of_week: dayOfWeek(run, lesson.day),
+    period: lesson.period,
   }));
 
 /** The unplaced lessons with reasons, starting with those without an active teacher. */
@@ -68,7 +68,9 @@ export function unplacedOf(run: GenerationRun, unplaced: readonly Unplaced[]) {
             '{subject} in {class} is taught by {teacher}, who is not active.',
           ),
     ),
-    ...unplaced.map((one) => entry(one.class, one.subject, one.teacher, one.missing, one.reason, one.message)),
+    ...unplaced.map((lesson) =>
+      entry(lesson.class, lesson.subject, lesson.teacher, lesson.missing, lesson.reason, lesson.message),
+    ),
   ];
 }
 

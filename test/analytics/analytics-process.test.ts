@@ -79,6 +79,7 @@ describe('the analytics process', () => {
       url: service.database.url,
       isOwnLogIn: false,
       connections: 1,
+      timeouts: { statementTimeoutMs: 5_000, requestTimeoutMs: 10_000 },
       logger: pino({ level: 'silent' }),
       idleTimeoutMs: 1,
     };

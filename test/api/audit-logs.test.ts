@@ -21,7 +21,7 @@ async function download(query = '') {
   return { head, lines, headers };
 }
 
-describe('the audit trail', () => {
+describe('the audit log', () => {
   test('lists its actions, sorted and without duplicates', async () => {
     await operator.put(`/api/platform/tenants/${school.id}`, { name: unique('Renamed') });
     const { data } = await operator.get<string[]>('/api/platform/audit-logs/actions');

@@ -224,7 +224,7 @@ describe('the notification of the school', () => {
   });
 });
 
-describe('the audit trail has both names', () => {
+describe('the audit log has both names', () => {
   test('for the start with its reason, then for each request: read, written, rejected, malformed, forbidden', async () => {
     const target = await service.school();
     const operator = await newOperator();
@@ -504,9 +504,7 @@ describe('impersonation ends', () => {
     `update user_account set email_verified_at = now() - interval '1 day'`,
   ])('triggers on the tables reject it for any operation: %s', async (statement) => {
     const block = `do $$ begin perform set_config('app.impersonator_id', '1', true), set_config('search_path', '${school.schema}, public', true); ${statement}; end $$`;
-    await expect(service.database.query(block)).rejects.toThrow(
-      'An operator who is logged in for a user may not change',
-    );
+    await expect(service.database.query(block)).rejects.toThrow('An operator cannot change logins');
   });
 
   test('its session is rejected by the dispatcher that writes no audit entry', async () => {

@@ -696,7 +696,7 @@ describe('plans', () => {
   });
 });
 
-describe('the audit trail', () => {
+describe('the audit log', () => {
   test('has exactly one entry for each write of an operator: actor, action, before and after, and origin', async () => {
     const headers = { 'User-Agent': 'console of the tests', 'X-Request-Id': 'audit-1' };
     const operator = service.operator.with(headers);

@@ -74,7 +74,7 @@ describe('the plans', () => {
 });
 
 describe('an upgrade', () => {
-  test('changes the plan, starts a period of a month, and is in the audit trail with the email of the user', async () => {
+  test('changes the plan, starts a period of a month, and is in the audit log with the email of the user', async () => {
     const school = await service.school({ plan_id: 1 });
     await service.database.query(
       "update platform.subscription set started_at = now() - interval '1 year', current_period_end = now() where tenant_id = $1",

@@ -16,7 +16,7 @@ let token: string;
 /** The response of each endpoint to a valid request of an operator who impersonates the admin. */
 const answers = new Map<Registered, Answered>();
 
-const sentence = /^An operator who is logged in for (a|the) user may not /;
+const sentence = /impersonation/;
 const isRefused = ({ status, json }: Answered) => status === 403 && sentence.test(json?.message ?? '');
 
 /** Everything that determines who can log in, with which rights, and who receives notifications. */

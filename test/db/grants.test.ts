@@ -430,7 +430,7 @@ describe('refusals', () => {
     });
   });
 
-  test('the audit trail accepts inserts, and nobody, not even its owner, can change or delete entries', async () => {
+  test('the audit log accepts inserts, and nobody, not even its owner, can change or delete entries', async () => {
     await database.query("insert into platform.audit_log (action, target_type) values ('test', 'test')");
     const append = 'S403A';
     await withRole(database.url, 'postgres', {}, async ({ attempt }) => {

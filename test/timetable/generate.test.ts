@@ -163,6 +163,6 @@ describe('lessons of teachers', () => {
     expect(() =>
       generate({ ...nothing, lessons: [{ class: 1, subject: 1, teacher: 1, periods_per_week: 1 }] }),
     ).toThrow('There is no class 1.');
-    expect(() => generate({ ...nothing, classes: [1, 1] })).toThrow('A class is there twice.');
+    expect(() => generate({ ...nothing, classes: [1, 1] })).toThrow('Two classes have the same id.');
   });
 });

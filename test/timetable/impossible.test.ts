@@ -134,11 +134,11 @@ describe('impossible requirements are refused at once, with the reasons', () => 
     if (result.status !== 'infeasible') throw new Error(result.status);
     expect(result.over_capacity.map(({ message }) => withNames(message, { class: 'Class 1', teacher: 'Ann' }))).toEqual(
       [
-        'Class 1 has 7 lessons a week, and 6 periods.',
-        'Class 1 has 7 lessons a week, and 6 periods.',
-        'Ann has 7 lessons a week to give, and room for 5 under the week limit.',
-        'Ann has 7 lessons a week to give, and is available in 6 periods.',
-        'Ann has 7 lessons a week to give, and is available in 6 periods.',
+        'Class 1 has 7 lessons a week but only 6 periods.',
+        'Class 1 has 7 lessons a week but only 6 periods.',
+        'Ann has 7 lessons a week but the week limit allows only 5.',
+        'Ann has 7 lessons a week but is available in only 6 periods.',
+        'Ann has 7 lessons a week but is available in only 6 periods.',
       ],
     );
   });
@@ -310,7 +310,7 @@ test('an unsolved problem returns a partial timetable that breaks no rule, with 
   for (const { reason, message, periods, ...one } of result.unplaced) {
     expect(reason).toMatch(/^(class_full|teacher_(clash|unavailable))$/);
     const names = { class: 'Class 1', teacher: 'Ann', subject: 'Art' };
-    expect(withNames(message, names)).toMatch(/^1 of 1 periods of Art with Ann have no place in Class 1: .*\.$/);
+    expect(withNames(message, names)).toMatch(/^1 of 1 periods of Art with Ann have no slot in Class 1: .*\.$/);
     expect(Object.values(periods).reduce((sum, n) => sum + n, 0)).toBe(load(one.class as string));
   }
 });

@@ -30,7 +30,7 @@ function NewTemplateForm({ events }: { events: NotificationEvent[] }) {
     },
   );
   const { value, set, error } = form;
-  const event = events.find((one) => one.key === value.key);
+  const event = events.find((candidate) => candidate.key === value.key);
   const choose = (key: string) => {
     // Keep text that the operator has edited; otherwise show the default text of the new event.
     const before = defaultText(value.key);
