@@ -50,8 +50,8 @@ end $$;
 create function refuse_impersonator() returns trigger language plpgsql set search_path from current as $$
 begin
   raise exception using errcode = 'S403A',
-    message = 'An operator cannot change logins, passwords, roles, devices, calendar feeds or notifications of operator '
-      'logins during an impersonation.';
+    message = 'An operator cannot change logins, passwords, roles, devices, calendar feeds or notifications of '
+      'operator logins during an impersonation.';
 end $$;
 comment on function refuse_impersonator is
   'Rejects a change that an operator who is logged in as a user must not make.';

@@ -218,7 +218,7 @@ describe('the list of terms', () => {
     start_date: ({ start_date }) => [start_date],
   };
   test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
-    'sorted by %s %s, its pages together contain every term once in order, with ties by id',
+    'contains each term on exactly one page when sorted by %s %s, with ties sorted by id',
     async (sort, order) => {
       const walked = await walk<Term>(lists.admin, `/api/academic-terms?sort=${sort}&order=${order}`, 4);
       expect(ids(walked)).toEqual(ids(inOrder(all, keys[sort] ?? (() => []), order)));

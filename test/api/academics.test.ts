@@ -295,7 +295,7 @@ describe('the list of academic years', () => {
     created_at: ({ created_at }) => [created_at],
   };
   test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
-    'sorted by %s %s, its pages together contain every year once in order, with ties by id',
+    'contains each year on exactly one page when sorted by %s %s, with ties sorted by id',
     async (sort, order) => {
       const walked = await walk<Year>(school.admin, `/api/academics/years?sort=${sort}&order=${order}`, 2);
       expect(names(walked)).toEqual(names(inOrder(all, keys[sort] ?? (() => []), order)));

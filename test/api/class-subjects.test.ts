@@ -250,7 +250,7 @@ describe('the list', () => {
     periods_per_week: ({ periods_per_week }) => [periods_per_week],
   };
   test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
-    'sorted by %s %s, its pages together contain every class subject once in order, with ties by id',
+    'contains each class subject on exactly one page when sorted by %s %s, with ties sorted by id',
     async (sort, order) => {
       const walked = await walk<ClassSubject>(lists.admin, `${path}?sort=${sort}&order=${order}`, 4);
       expect(walked).toEqual(inOrder(all, keys[sort] ?? (() => []), order));

@@ -395,7 +395,7 @@ describe('the list', () => {
   });
 
   test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
-    'sorted by %s %s, its pages together contain every class once in order, with ties by id',
+    'contains each class on exactly one page when sorted by %s %s, with ties sorted by id',
     async (sort, order) => {
       const walked = await walk<Class>(lists.admin, `/api/classes?sort=${sort}&order=${order}`, 5);
       expect(ids(walked)).toEqual(ids(inOrder(all, keys[sort] ?? (() => []), order)));

@@ -132,7 +132,7 @@ test('devices are deleted with their user', async () => {
   expect(await stored('goes along')).toEqual([]);
 });
 
-describe('a browser', () => {
+describe('a browser subscription', () => {
   const keys = {
     p256dh: createECDH('prime256v1').generateKeys('base64url'),
     auth: randomBytes(16).toString('base64url'),
@@ -146,7 +146,7 @@ describe('a browser', () => {
     'https://web.push.apple.com/a',
     'https://db5p.notify.windows.com/w/?token=a%3d',
   ])(
-    'with the push service %s is registered once, whatever other fields its JSON has, and removed by its JSON',
+    'at %s is registered once, ignoring key order and other fields of its JSON, and is removed by its JSON',
     async (endpoint) => {
       const user = await school.user(['student']);
       const first = await register(user, subscription(endpoint), 'web');
@@ -160,21 +160,21 @@ describe('a browser', () => {
   );
 
   test.each([
-    ['no JSON', 'fcm:APA91bH'],
-    ['JSON of something else', '"https://fcm.googleapis.com/a"'],
+    ['text that is not JSON', 'fcm:APA91bH'],
+    ['a JSON string', '"https://fcm.googleapis.com/a"'],
     ['null', 'null'],
-    ['no address', subscription('push')],
-    ['a service that nobody knows', subscription('https://push.example/a')],
-    ['a host that only begins like one', subscription('https://fcm.googleapis.com.evil.example/a')],
-    ['a host that only ends like one', subscription('https://evilfcm.googleapis.com/a')],
-    ['the domain below which hosts are known', subscription('https://notify.windows.com/a')],
-    ['no encryption', subscription('http://fcm.googleapis.com/a')],
+    ['a relative endpoint', subscription('push')],
+    ['an unknown push service', subscription('https://push.example/a')],
+    ['a host that begins with a known host', subscription('https://fcm.googleapis.com.evil.example/a')],
+    ['a host that ends with a known host', subscription('https://evilfcm.googleapis.com/a')],
+    ['the parent domain of known hosts', subscription('https://notify.windows.com/a')],
+    ['an http endpoint', subscription('http://fcm.googleapis.com/a')],
     ['another port', subscription('https://fcm.googleapis.com:8443/a')],
     ['credentials in the URL', subscription('https://a:b@fcm.googleapis.com/a')],
     ['an allowed host as credentials before another host', subscription('https://fcm.googleapis.com@127.0.0.1/a')],
-    ['this machine', subscription('https://127.0.0.1/a')],
-    ['this machine in other letters', subscription('https://[::1]/a')],
-    ['the metadata of a cloud', subscription('http://169.254.169.254/latest')],
+    ['the IPv4 loopback address', subscription('https://127.0.0.1/a')],
+    ['the IPv6 loopback address', subscription('https://[::1]/a')],
+    ['a cloud metadata address', subscription('http://169.254.169.254/latest')],
     [
       'a key that is too short',
       subscription('https://web.push.apple.com/a', { keys: { ...keys, p256dh: keys.p256dh.slice(2) } }),

@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { extractText, getDocumentProxy } from 'unpdf';
-import { hostilePictures } from '../support/fixtures/pictures.ts';
+import { malformedPictures } from '../support/fixtures/pictures.ts';
 import { pixel } from '../support/server/registry.ts';
 import { type School, serviceWithSchool } from '../support/server/service.ts';
 
@@ -195,7 +195,7 @@ describe('the document of an invoice', () => {
   test('omits a stored logo that is damaged', async () => {
     const own = await service.school();
     const one = await add({ student_id: await student({}, own) }, own);
-    for (const [what, content] of Object.entries(hostilePictures)) {
+    for (const [what, content] of Object.entries(malformedPictures)) {
       const file = await own.insert('file', {
         content,
         content_type: what.includes('JPEG') ? 'image/jpeg' : 'image/png',

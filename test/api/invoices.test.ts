@@ -567,7 +567,7 @@ describe('the list', () => {
     ],
   };
   test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
-    'sorted by %s %s, the pages contain every invoice once, in order, ties by id',
+    'contains each invoice on exactly one page when sorted by %s %s, with ties sorted by id',
     async (sort, order) => {
       expect(await walk<Invoice>(lists.admin, `${path}?sort=${sort}&order=${order}`, 4)).toEqual(
         inOrder(all, keys[sort] ?? (() => []), order),

@@ -259,7 +259,7 @@ describe.each(lists)('%s', (path, table, users) => {
       created_at: ({ created_at }) => [created_at],
     };
     test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
-      'sorted by %s %s, its pages together contain every entry once in order, with ties by id',
+      'contains each entry on exactly one page when sorted by %s %s, with ties sorted by id',
       async (sort, order) => {
         const walked = await walk<Entry>(school.admin, `${path}?sort=${sort}&order=${order}`, 4);
         const ids = (entries: Entry[]) => entries.map(({ id }) => id).sort((a, b) => a - b);

@@ -142,9 +142,9 @@ describe('creating a school', () => {
     ['a feature that is neither on nor off', { feature_flags: { transport: 'yes' } }, 'feature_flags'],
     ['a contact_email that is not an email address', { contact_email: 'office' }, 'contact_email'],
     ['a short password', { admin_password: '1234567' }, 'admin_password'],
-    ['a day instead of a moment', { trial_ends_at: '2030-01-01' }, 'trial_ends_at'],
+    ['a date instead of a timestamp', { trial_ends_at: '2030-01-01' }, 'trial_ends_at'],
     ['an unknown field', { colour: 'red' }, 'colour'],
-    ['its own status', { status: 'suspended' }, 'status'],
+    ['a status', { status: 'suspended' }, 'status'],
   ])('rejects %s and names the field', async (_what, fields, path) => {
     const refused = await post('/tenants', input(fields), 400);
     expect(refused.error).toBe('validation_error');
@@ -509,7 +509,7 @@ describe('the list of schools', () => {
     total_students: ({ stats }) => [stats.total_students],
   };
   test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
-    'sorted by %s %s, its pages together are everybody once, in order, ties by id',
+    'contains each school on exactly one page when sorted by %s %s, with ties sorted by id',
     async (sort, order) => {
       const walked = await walk<Tenant>(service.operator, `${prefix}&sort=${sort}&order=${order}`, 2);
       expect(ids(walked)).toEqual(ids(inOrder(mine, keys[sort] ?? (() => []), order)));
@@ -657,8 +657,8 @@ describe('plans', () => {
     ['a price with three decimals', { price_monthly: 1.234 }, 'price_monthly'],
     ['a negative price', { price_monthly: -1 }, 'price_monthly'],
     ['a price as text', { price_monthly: '10' }, 'price_monthly'],
-    ['half a student', { max_students: 0.5 }, 'max_students'],
-    ['fewer than no teachers', { max_teachers: -1 }, 'max_teachers'],
+    ['a fractional student limit', { max_students: 0.5 }, 'max_students'],
+    ['a negative teacher limit', { max_teachers: -1 }, 'max_teachers'],
     ['an unknown feature', { features_json: { features: ['teleport'] } }, 'features_json'],
     ['an unknown field in features_json', { features_json: { features: [], colour: 1 } }, 'features_json'],
     ['an empty name', { name: '' }, 'name'],

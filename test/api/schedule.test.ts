@@ -300,7 +300,7 @@ describe('a week', () => {
   const found = (data: Week) => data.days.map((day) => `${day.date} ${day.slots.map(({ period }) => period).join('')}`);
 
   test.each(['9999-12-31', '9999-12-26', '1000-01-06'])(
-    'that contains days outside the years 1000 to 9999 is a 400 (%s)',
+    'is a 400 if it contains days outside the years 1000 to 9999 (%s)',
     async (date) => {
       expect(
         (await one.school.admin.get(`/api/schedule/week?date=${date}`, 400)).details.map((detail) => detail.path),

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
-import { fileForm, hostilePictures, jpeg, palettePng, png } from '../support/fixtures/pictures.ts';
+import { fileForm, malformedPictures, jpeg, palettePng, png } from '../support/fixtures/pictures.ts';
 import { race } from '../support/client/race.ts';
 import { type School, serviceOfFile } from '../support/server/service.ts';
 import type { OutputOf } from '../support/client/output.ts';
@@ -261,8 +261,8 @@ describe('the logo', () => {
     expect(await files(school)).toEqual([{ content_type: 'image/webp' }]);
   });
 
-  test.each(Object.entries(hostilePictures))(
-    'with %s is a 400 that says so, and the previous logo is kept',
+  test.each(Object.entries(malformedPictures))(
+    'rejects %s with a 400 for the field logo, and keeps the previous logo',
     async (_what, picture) => {
       const school = await service.school();
       const { logo_url } = await info(school, form(palettePng));

@@ -455,7 +455,7 @@ describe('the list', () => {
   });
 
   test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
-    'sorted by %s %s, contains each document on exactly one page, in order, with ties sorted by id',
+    'contains each document on exactly one page when sorted by %s %s, with ties sorted by id',
     async (sort, order) => {
       const walked = await walk<Document>(school.admin, `${pathOf(of)}?sort=${sort}&order=${order}`, 4);
       expect(ids(walked)).toEqual(ids(inOrder(everything, keys[sort] ?? (() => []), order)));
@@ -514,14 +514,14 @@ describe('a range of a file', () => {
   test.each<[string, string, number, number]>([
     ['the first bytes', 'bytes=0-99', 0, 99],
     ['one byte', 'bytes=0-0', 0, 0],
-    ['the last byte by its position', 'bytes=999-999', 999, 999],
+    ['the last byte by position', 'bytes=999-999', 999, 999],
     ['a range in the middle', 'bytes=123-456', 123, 456],
     ['an open end', 'bytes=900-', 900, 999],
-    ['everything with an open end', 'bytes=0-', 0, 999],
+    ['the whole file with an open end', 'bytes=0-', 0, 999],
     ['the last bytes', 'bytes=-100', 900, 999],
     ['the last byte', 'bytes=-1', 999, 999],
-    ['more last bytes than there are', 'bytes=-5000', 0, 999],
-    ['an end beyond the end', 'bytes=990-5000', 990, 999],
+    ['a suffix longer than the file', 'bytes=-5000', 0, 999],
+    ['an end beyond the end of the file', 'bytes=990-5000', 990, 999],
     ['an end beyond every integer type', `bytes=990-${'9'.repeat(40)}`, 990, 999],
     ['a suffix length beyond every number type', `bytes=-${'9'.repeat(400)}`, 0, 999],
     ['leading zeros', 'bytes=0007-0009', 7, 9],

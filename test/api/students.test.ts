@@ -238,7 +238,7 @@ describe('the list', () => {
   const withLettersOnly = (students: Student[]) => students.filter(({ last_name }) => /^\p{L}+$/u.test(last_name));
 
   test.each(Object.keys(sortKeys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
-    'sorted by %s %s, contains each student on exactly one page, in order, with ties sorted by id',
+    'contains each student on exactly one page when sorted by %s %s, with ties sorted by id',
     async (sort, order) => {
       const walked = await walk<Student>(listSchool.admin, `/api/students?sort=${sort}&order=${order}`, 4);
       expect(ids(walked).sort((a, b) => a - b)).toEqual(ids(allStudents).sort((a, b) => a - b));

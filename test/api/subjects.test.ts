@@ -271,7 +271,7 @@ describe('the list', () => {
     created_at: ({ created_at }) => [created_at],
   };
   test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
-    'sorted by %s %s, its pages together contain every subject once in order, with ties by id',
+    'contains each subject on exactly one page when sorted by %s %s, with ties sorted by id',
     async (sort, order) => {
       const walked = await walk<Subject>(lists.admin, `/api/subjects?sort=${sort}&order=${order}`, 2);
       expect(walked).toEqual(inOrder(all, keys[sort] ?? (() => []), order));

@@ -243,7 +243,7 @@ describe('the list', () => {
   };
 
   test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
-    'sorted by %s %s, contains each teacher on exactly one page, in order, with ties sorted by id',
+    'contains each teacher on exactly one page when sorted by %s %s, with ties sorted by id',
     async (sort, order) => {
       const walked = await walk<Teacher>(lists.admin, `/api/teachers?sort=${sort}&order=${order}`, 4);
       expect(ids(walked)).toEqual(ids(inOrder(everybody, keys[sort] ?? (() => []), order)));
@@ -277,7 +277,7 @@ describe('the list', () => {
     ['the employee number', 'n08', (t: Teacher) => t.employee_number === 'N08'],
     ['the email', 'rare.address', (t: Teacher) => t.email !== null],
     ['the phone', '777', (t: Teacher) => t.phone !== null],
-    ['the deleted', 'gone', () => false],
+    ['no deleted teachers', 'gone', () => false],
   ])('search matches %s', async (_what, search, fits) => {
     expect(ids(await found(`search=${search}`))).toEqual(ids(everybody.filter(fits)));
   });

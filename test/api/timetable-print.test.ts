@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { extractText, getDocumentProxy } from 'unpdf';
 import type { Client } from '../support/client/client.ts';
-import { hostilePictures, jpeg, palettePng } from '../support/fixtures/pictures.ts';
+import { malformedPictures, jpeg, palettePng } from '../support/fixtures/pictures.ts';
 import { pixel } from '../support/server/registry.ts';
 import { serviceWithSchool } from '../support/server/service.ts';
 import { type Planned, planned } from '../support/fixtures/planned-school.ts';
@@ -193,7 +193,7 @@ describe('a printed timetable', () => {
     for (const [content, type] of [
       [Buffer.from('not a picture'), 'image/png'],
       [pixel.subarray(0, 40), 'image/png'],
-      ...Object.values(hostilePictures).map(
+      ...Object.values(malformedPictures).map(
         (picture) => [picture, picture[0] === 0xff ? 'image/jpeg' : 'image/png'] as const,
       ),
       [Buffer.from([0xff, 0xd8, 0xff, 0xe0, 0, 1, 2]), 'image/jpeg'],

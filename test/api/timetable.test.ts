@@ -722,7 +722,7 @@ describe('the list', () => {
     subject_name: ({ day_of_week, period, subject_name }) => [plain(subject_name), day_of_week, period],
   };
   test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
-    'sorted by %s %s contains every slot once over all pages, in order, with ties by id',
+    'contains each slot on exactly one page when sorted by %s %s, with ties sorted by id',
     async (sort, order) => {
       const walked = await walk<Slot>(lists.admin, `${path}?sort=${sort}&order=${order}`, 4);
       expect(walked).toEqual(

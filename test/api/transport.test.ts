@@ -481,70 +481,67 @@ describe('the contact sheet', () => {
     return { header: header?.cells, rows: rows.map(({ cells }) => cells), headers, data };
   };
 
-  test.each(['csv', 'xlsx'])(
-    'as .%s has who rides, route by route in the order of the stops, with whom to call',
-    async (format) => {
-      const own = await transportSchool(service);
-      const [south, north] = [
-        await own.addRoute({ name: 'South' }),
-        await own.addRoute({ name: 'North', bus_id: await own.addBus({ registration_number: 'LX21 ABC' }) }),
-      ];
-      const last = await own.addStop(north, { name: 'Oak', pickup_time: '07:20', drop_time: '15:10' });
-      const first = await own.addStop(north, { name: 'Elm', sequence: 1 });
-      const alone = await own.addStop(south, { name: 'Fir' });
-      const parent = { parent_name: 'Berta Núñez', parent_phone: '+44 20 7946 0001' };
-      const zoe = await own.addStudent({ first_name: 'Zoë', last_name: 'Abel', admission_number: '007', ...parent });
-      const others = [];
-      for (const last_name of ['Young', 'Baker', 'Gone', 'Cole'])
-        others.push(await own.addStudent({ first_name: 'Lee', last_name, admission_number: last_name }));
-      const [young = 0, baker = 0, gone = 0, cole = 0] = others;
-      await own.enroll(young, north, last);
-      await own.enroll(zoe, north, last, 'pickup');
-      await own.enroll(baker, north, first, 'drop');
-      await own.enroll(cole, south, alone);
-      const { data: cancelled } = await own.enroll(gone, south, alone);
-      await own.admin.delete(`/api/transport/enroll/${cancelled.id}`);
-      const { data: classes } = await own.admin.get<{ class_name: string }[]>('/api/classes');
-      const name = classes[0]?.class_name ?? '';
-      const { header, rows, headers } = await sheet(own.admin, `?format=${format}`);
-      expect(headers.get('content-disposition')).toContain(`filename=transport-contacts-${day()}.${format}`);
-      expect(header).toEqual([
-        'Route',
-        'Bus',
-        'Place',
-        'Stop',
-        'Pickup',
-        'Drop',
-        'Student',
-        'Admission number',
-        'Class',
-        'Rides',
-        'Parent',
-        'Parent phone',
-      ]);
-      const full = (cells: string[]) => [...cells, ...Array<string>(12 - cells.length).fill('')];
-      expect(rows.map(full)).toEqual([
-        ['North', 'LX21 ABC', '1', 'Elm', '', '', 'Lee Baker', 'Baker', name, 'drop', '', ''],
-        [
-          'North',
-          'LX21 ABC',
-          '2',
-          'Oak',
-          '07:20',
-          '15:10',
-          'Zoë Abel',
-          '007',
-          name,
-          'pickup',
-          'Berta Núñez',
-          '+44 20 7946 0001',
-        ],
-        ['North', 'LX21 ABC', '2', 'Oak', '07:20', '15:10', 'Lee Young', 'Young', name, 'both', '', ''],
-        ['South', '', '1', 'Fir', '', '', 'Lee Cole', 'Cole', name, 'both', '', ''],
-      ]);
-      expect((await sheet(own.admin, `?format=${format}&route_id=${south}`)).rows).toHaveLength(1);
-    },
-  );
+  test.each(['csv', 'xlsx'])('as .%s lists the students by route and stop, with their contacts', async (format) => {
+    const own = await transportSchool(service);
+    const [south, north] = [
+      await own.addRoute({ name: 'South' }),
+      await own.addRoute({ name: 'North', bus_id: await own.addBus({ registration_number: 'LX21 ABC' }) }),
+    ];
+    const last = await own.addStop(north, { name: 'Oak', pickup_time: '07:20', drop_time: '15:10' });
+    const first = await own.addStop(north, { name: 'Elm', sequence: 1 });
+    const alone = await own.addStop(south, { name: 'Fir' });
+    const parent = { parent_name: 'Berta Núñez', parent_phone: '+44 20 7946 0001' };
+    const zoe = await own.addStudent({ first_name: 'Zoë', last_name: 'Abel', admission_number: '007', ...parent });
+    const others = [];
+    for (const last_name of ['Young', 'Baker', 'Gone', 'Cole'])
+      others.push(await own.addStudent({ first_name: 'Lee', last_name, admission_number: last_name }));
+    const [young = 0, baker = 0, gone = 0, cole = 0] = others;
+    await own.enroll(young, north, last);
+    await own.enroll(zoe, north, last, 'pickup');
+    await own.enroll(baker, north, first, 'drop');
+    await own.enroll(cole, south, alone);
+    const { data: cancelled } = await own.enroll(gone, south, alone);
+    await own.admin.delete(`/api/transport/enroll/${cancelled.id}`);
+    const { data: classes } = await own.admin.get<{ class_name: string }[]>('/api/classes');
+    const name = classes[0]?.class_name ?? '';
+    const { header, rows, headers } = await sheet(own.admin, `?format=${format}`);
+    expect(headers.get('content-disposition')).toContain(`filename=transport-contacts-${day()}.${format}`);
+    expect(header).toEqual([
+      'Route',
+      'Bus',
+      'Place',
+      'Stop',
+      'Pickup',
+      'Drop',
+      'Student',
+      'Admission number',
+      'Class',
+      'Rides',
+      'Parent',
+      'Parent phone',
+    ]);
+    const full = (cells: string[]) => [...cells, ...Array<string>(12 - cells.length).fill('')];
+    expect(rows.map(full)).toEqual([
+      ['North', 'LX21 ABC', '1', 'Elm', '', '', 'Lee Baker', 'Baker', name, 'drop', '', ''],
+      [
+        'North',
+        'LX21 ABC',
+        '2',
+        'Oak',
+        '07:20',
+        '15:10',
+        'Zoë Abel',
+        '007',
+        name,
+        'pickup',
+        'Berta Núñez',
+        '+44 20 7946 0001',
+      ],
+      ['North', 'LX21 ABC', '2', 'Oak', '07:20', '15:10', 'Lee Young', 'Young', name, 'both', '', ''],
+      ['South', '', '1', 'Fir', '', '', 'Lee Cole', 'Cole', name, 'both', '', ''],
+    ]);
+    expect((await sheet(own.admin, `?format=${format}&route_id=${south}`)).rows).toHaveLength(1);
+  });
 
   test('neutralizes text that a spreadsheet program would read as a formula, phone numbers included', async () => {
     const own = await transportSchool(service);

@@ -474,7 +474,7 @@ describe('the list of users', () => {
     last_login_at: ({ last_login_at }) => [last_login_at],
   };
   test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
-    'sorted by %s %s, its pages together are everybody once, in order, ties by id',
+    'contains each user on exactly one page when sorted by %s %s, with ties sorted by id',
     async (sort, order) => {
       const walked = await walk<User>(lists.admin, `/api/users?sort=${sort}&order=${order}`, 2);
       expect(ids(walked)).toEqual(ids(inOrder(everybody, keys[sort] ?? (() => []), order)));

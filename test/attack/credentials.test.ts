@@ -52,12 +52,12 @@ const ask = (endpoint: Registered, headers: Record<string, string>) => {
 
 /** Ways to send an invalid token. */
 const forgeries: [string, (endpoint: Registered) => string][] = [
-  ['garbage', () => 'Bearer garbage'],
-  ['three parts of garbage', () => 'Bearer a.b.c'],
+  ['a value that is not a JWT', () => 'Bearer garbage'],
+  ['a malformed JWT with three parts', () => 'Bearer a.b.c'],
   ['a scheme without a token', () => 'Bearer'],
-  ['a good token of the scheme Basic', (endpoint) => `Basic ${sign(claimsFor(endpoint))}`],
-  ['a good token without a scheme', (endpoint) => sign(claimsFor(endpoint))],
-  ['two good tokens', (endpoint) => `Bearer ${sign(claimsFor(endpoint))} ${sign(claimsFor(endpoint))}`],
+  ['a valid token with the scheme Basic', (endpoint) => `Basic ${sign(claimsFor(endpoint))}`],
+  ['a valid token without a scheme', (endpoint) => sign(claimsFor(endpoint))],
+  ['two valid tokens', (endpoint) => `Bearer ${sign(claimsFor(endpoint))} ${sign(claimsFor(endpoint))}`],
   ['an expired token', (endpoint) => `Bearer ${sign(claimsFor(endpoint), { expiresIn: -1 })}`],
   ['a token that is not valid yet', (endpoint) => `Bearer ${sign(claimsFor(endpoint), { notBefore: 600 })}`],
   [
@@ -68,16 +68,19 @@ const forgeries: [string, (endpoint: Registered) => string][] = [
     },
   ],
   [
-    'a token with alg none and a signature that fits',
+    'a token with alg none and a matching signature',
     (endpoint) => {
       const now = Math.floor(Date.now() / 1000);
       const body = `${base64url({ alg: 'none', typ: 'JWT' })}.${base64url({ ...claimsFor(endpoint), iat: now, exp: now + 900, iss: issuer, aud: audience })}`;
       return `Bearer ${body}.${createHmac('sha256', secret).update(body).digest('base64url')}`;
     },
   ],
-  ['a token of our key by HS512', (endpoint) => `Bearer ${sign(claimsFor(endpoint), { algorithm: 'HS512' })}`],
   [
-    'a token signed by another key',
+    'a token signed with the right key and HS512',
+    (endpoint) => `Bearer ${sign(claimsFor(endpoint), { algorithm: 'HS512' })}`,
+  ],
+  [
+    'a token signed with another key',
     (endpoint) => `Bearer ${sign(claimsFor(endpoint), {}, 'another secret that is long enough as well')}`,
   ],
   [
@@ -89,13 +92,16 @@ const forgeries: [string, (endpoint: Registered) => string][] = [
     },
   ],
   ['a token for another audience', (endpoint) => `Bearer ${sign(claimsFor(endpoint), { audience: 'another-api' })}`],
-  ['a token of another issuer', (endpoint) => `Bearer ${sign(claimsFor(endpoint), { issuer: 'another-service' })}`],
+  ['a token from another issuer', (endpoint) => `Bearer ${sign(claimsFor(endpoint), { issuer: 'another-service' })}`],
   ['a token without a session', (endpoint) => `Bearer ${sign({ ...claimsFor(endpoint), sid: undefined })}`],
   [
     'a token whose session id is not a number',
     (endpoint) => `Bearer ${sign({ ...claimsFor(endpoint), sid: '1 or 1=1' })}`,
   ],
-  ['a token of a session that never was', (endpoint) => `Bearer ${sign({ ...claimsFor(endpoint), sid: 999_999_999 })}`],
+  [
+    'a token of a session that does not exist',
+    (endpoint) => `Bearer ${sign({ ...claimsFor(endpoint), sid: 999_999_999 })}`,
+  ],
 ];
 
 describe('credentials', () => {

@@ -223,9 +223,9 @@ describe('header, host and token', () => {
     ['X-Tenant-ID of no school', () => ({ 'x-tenant-id': '999999999' })],
     ['a host of another school', () => ({ host: host(b) })],
     ['a host of no school', () => ({ host: `nobody.${baseDomain}` })],
-    ['X-Tenant-ID that fits and a host that does not', () => ({ 'x-tenant-id': String(a.id), host: host(b) })],
-    ['a host that fits and X-Tenant-ID that does not', () => ({ 'x-tenant-id': String(b.id), host: host(a) })],
-    ['a label before the own host', () => ({ host: `${b.subdomain}.${host(a)}` })],
+    ['a correct X-Tenant-ID with a host of another school', () => ({ 'x-tenant-id': String(a.id), host: host(b) })],
+    ['a correct host with X-Tenant-ID of another school', () => ({ 'x-tenant-id': String(b.id), host: host(a) })],
+    ['a subdomain below the correct host', () => ({ host: `${b.subdomain}.${host(a)}` })],
   ];
   test.each(mismatches.map(([name, headers], n) => ({ name, headers, n })))(
     '$name returns 403 tenant_mismatch at every endpoint, and nothing changes',

@@ -119,10 +119,10 @@ describe('placeholders', () => {
 
   test.each([
     ['a value that looks like a placeholder', '{{a}} and {{b}}', { a: '{{b}}', b: '{{a}}' }, '{{b}} and {{a}}'],
-    ['percent signs and what format() would read', '100 % of {{a}} %s %1$s %%', { a: '%s' }, '100 % of %s %s %1$s %%'],
+    ['percent signs and format() specifiers', '100 % of {{a}} %s %1$s %%', { a: '%s' }, '100 % of %s %s %1$s %%'],
     ['markup', '<b>{{a}}</b>', { a: '<script>&' }, '<b><script>&</b>'],
-    ['spaces inside and what does not close', '{{ a }} {{a {a} }}', { a: 'x' }, 'x {{a {a} }}'],
-    ['what has no value', '[{{a}}{{b}}]', { a: null }, '[]'],
+    ['spaces inside braces, and unclosed braces', '{{ a }} {{a {a} }}', { a: 'x' }, 'x {{a {a} }}'],
+    ['a null and a missing value', '[{{a}}{{b}}]', { a: null }, '[]'],
     ['numbers', '{{n}}', { n: 12.5 }, '12.5'],
   ])('are filled in once: %s', async (_case, template, variables, expected) => {
     expect(await render(template, variables)).toBe(expected);
@@ -132,19 +132,19 @@ describe('placeholders', () => {
 describe('quiet hours', () => {
   test.each([
     [
-      'over midnight, in the evening',
+      'over midnight, and it is evening',
       '21:00',
       '07:00',
       'Europe/Berlin',
       '2026-03-28T21:30:00Z',
       '2026-03-29T05:00:00Z',
     ],
-    ['over midnight, in the morning', '21:00', '07:00', 'UTC', '2026-05-01T06:59:59Z', '2026-05-01T07:00:00Z'],
+    ['over midnight, and it is morning', '21:00', '07:00', 'UTC', '2026-05-01T06:59:59Z', '2026-05-01T07:00:00Z'],
     ['within a day', '12:00', '14:00', 'Asia/Kolkata', '2026-05-01T07:00:00Z', '2026-05-01T08:30:00Z'],
-    ['that have ended', '21:00', '07:00', 'UTC', '2026-05-01T07:00:00Z', null],
-    ['that have not begun', '21:00', '07:00', 'UTC', '2026-05-01T20:59:59Z', null],
-    ['that are not set', null, null, 'UTC', '2026-05-01T20:59:59Z', null],
-  ])('%s', async (_case, from, to, zone, moment, expected) => {
+    ['over', '21:00', '07:00', 'UTC', '2026-05-01T07:00:00Z', null],
+    ['not yet begun', '21:00', '07:00', 'UTC', '2026-05-01T20:59:59Z', null],
+    ['not set', null, null, 'UTC', '2026-05-01T20:59:59Z', null],
+  ])('end at the expected time if they are %s', async (_case, from, to, zone, moment, expected) => {
     const end = await one<Date | null>('select core.quiet_hours_end($1, $2, $3, $4) as value', [
       from,
       to,

@@ -5,7 +5,7 @@ import { serviceOfFile } from '../support/server/service.ts';
 const service = await serviceOfFile();
 
 test.each(['/', '/api', '/api/'])(
-  '%s redirects browsers to the documentation and tells other clients where it is',
+  '%s redirects browsers to the documentation, and returns its URL to other clients',
   async (path) => {
     const browser = await raw(service.url, {
       path,

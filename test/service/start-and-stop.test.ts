@@ -172,7 +172,7 @@ describe('node src/main.ts', () => {
   });
 
   test.each(['service.pid', 'postgres/postmaster.pid'])(
-    'stopped while it starts, as soon as there is %s, leaves nothing running and says no error',
+    'leaves nothing running and prints no error when stopped during startup, once %s exists',
     async (file) => {
       const DATA_DIR = await dataDirectory();
       const program = startProgram('src/main.ts', [], { DATA_DIR, PORT: '0' });
@@ -305,9 +305,9 @@ describe('node src/main.ts', () => {
       },
       ['DEMO'],
     ],
-    ['half an operator', { PLATFORM_ADMIN_EMAIL: 'op@test.example' }, ['PLATFORM_ADMIN_EMAIL']],
+    ['PLATFORM_ADMIN_EMAIL without a password', { PLATFORM_ADMIN_EMAIL: 'op@test.example' }, ['PLATFORM_ADMIN_EMAIL']],
     [
-      'an operator whom the API would refuse',
+      'an operator with an invalid email and password',
       { PLATFORM_ADMIN_EMAIL: 'operator', PLATFORM_ADMIN_PASSWORD: 'short' },
       ['PLATFORM_ADMIN_EMAIL', 'PLATFORM_ADMIN_PASSWORD'],
     ],

@@ -63,7 +63,7 @@ test('runs each task in a new thread when the idle timeout is 0, also when tasks
 });
 
 test.each([60_000, 0])(
-  'tells a thread that hangs, fails, needs too much memory or exits apart (idle timeout %p)',
+  'reports whether a thread hung, failed, ran out of memory or exited (idle timeout %p)',
   async (idleTimeoutMs) => {
     const run = createPool({ idleTimeoutMs });
     const first = await run();

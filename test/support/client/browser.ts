@@ -20,7 +20,7 @@ export interface FileBrowser {
   test: typeof test | typeof test.skip;
   /**
    * Opens a session. Without options, returns the session that all tests of the file share: the operator, who must not
-   * log out. Its first tab is reused by the next test, so use a session of your own for page.clock and localStorage.
+   * log out. Its first tab is reused by the next test, so use a separate session for page.clock and localStorage.
    */
   openSession: (options?: SessionOptions) => Promise<BrowserSession>;
 }
@@ -127,7 +127,7 @@ export async function browserOfFile(service: TestService): Promise<FileBrowser> 
     return context;
   }
 
-  /** Loads a path below /console. Does not wait for the load event: tests wait for what they look at. */
+  /** Loads a path below /console. Does not wait for the load event: tests wait for the elements that they check. */
   async function load(page: Page, path: string): Promise<Page> {
     await page.goto(`/console${path}`, { waitUntil: 'commit' });
     return page;

@@ -50,7 +50,7 @@ export interface Document {
   components: { schemas: Record<string, unknown> };
 }
 
-/** Creates a check of answers against an OpenAPI document, which throws when one does not fit. */
+/** Creates a function that throws if a response does not match the OpenAPI document. */
 function answerCheck(document: Document) {
   const ajv = new Ajv2020({ strict: false, allErrors: true });
   addFormats.default(ajv);
@@ -100,7 +100,7 @@ const checks = new Map<string, ReturnType<typeof answerCheck>>();
 /** A client without credentials. */
 export async function client(url: string): Promise<Client> {
   const text = await (await fetch(`${url}/api/openapi.json`)).text();
-  // The address of the service is the only thing in which the documents differ.
+  // The documents of different services differ only in the URL of the service.
   const key = text.replaceAll(url, '');
   const check = checks.get(key) ?? answerCheck(JSON.parse(text) as Document);
   checks.set(key, check);

@@ -1,6 +1,6 @@
 import type { Page } from 'playwright-core';
 
-// What the tests of the console look for on a page.
+// Locators for the tests of the console.
 export const button = (page: Page, name: string | RegExp) => page.getByRole('button', { name, exact: true });
 /** Waits for a screen with this title. */
 export const heading = (page: Page, name: string | RegExp) => page.getByRole('heading', { level: 1, name }).waitFor();

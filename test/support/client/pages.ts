@@ -7,9 +7,9 @@ export async function walk<T extends { id: number }>(client: Client, path: strin
   for (let page = 1; ; page++) {
     const { data, pagination } = await client.get<T[]>(`${url}${page}`);
     records.push(...data);
-    const rest = Math.max(0, pagination.totalItems - (page - 1) * pageSize);
+    const remaining = Math.max(0, pagination.totalItems - (page - 1) * pageSize);
     if (
-      data.length !== Math.min(pageSize, rest) ||
+      data.length !== Math.min(pageSize, remaining) ||
       pagination.page !== page ||
       pagination.totalPages !== Math.ceil(pagination.totalItems / pageSize)
     ) {

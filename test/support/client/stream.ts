@@ -99,7 +99,7 @@ export function openStream(
         const end = tail.lastIndexOf('\n\n');
         const at = end < 0 ? -1 : tail.lastIndexOf('\nid: ', end);
         if (at >= 0) stream.lastId = /\d+/.exec(tail.slice(at, at + 30))?.[0] ?? stream.lastId;
-        // Not the whole text, which may be long.
+        // Not the whole text, because it may be long.
         if (end >= 0) tail = tail.slice(end + 1);
         parser.feed(text);
       });

@@ -4,7 +4,7 @@ import type { SendEmail } from '../../../workers/email.ts';
 import { push } from '../../../workers/push.ts';
 import type { TaskContext } from '../../../workers/task-context.ts';
 
-/** The context of a worker that runs in the test's own process: no push, no log, and the test's way to send email. */
+/** The context of a worker that runs in the test's own process: no push and no log; `sendEmail` is given by the test. */
 export const workerContext = (pool: pg.Pool, sendEmail: SendEmail): Omit<TaskContext, 'stopping'> => ({
   pool,
   sendEmail,
