@@ -12,7 +12,7 @@ select core.define_operation('notifications_events_list', p_permission => 'notif
 select core.define_operation('notifications_events_update', p_permission => 'notification.manage',
   p_feature => 'notifications');
 
--- Ids come in the order of time: that of the list.
+-- Ids are in order of time, so the list is sorted by id.
 select core.define_record('notification', p_table => 'notification', p_key => 'n.id', p_one_row_per_key => true,
   p_source => 'notification n',
   p_columns => $$
@@ -26,7 +26,6 @@ select core.define_record('notification', p_table => 'notification', p_key => 'n
 select core.define_filter('notification', 'is_read', '(n.read_at is not null) = :value::boolean');
 select core.define_sort('notification', 'created_at', 'n.id');
 
--- Lists the current user's notifications, newest first, with the number of unread ones. Searches title and message.
 create function api.notifications_list(p jsonb) returns json language sql stable as $$
   select json_build_object(
     'data', page -> 'data',
@@ -34,13 +33,15 @@ create function api.notifications_list(p jsonb) returns json language sql stable
     'unread_count', (select count(*) from notification where user_id = core.user_id() and read_at is null))
   from core.record_page('notification', p) page;
 $$;
+comment on function api.notifications_list is
+  'Lists the current user''s notifications, newest first, with the number of unread ones. Searches title and '
+  'message.';
 
--- Deletes a notification of the current user.
 create function api.notifications_delete(p jsonb) returns json language sql as $$
   delete from notification where id = (p ->> 'id')::bigint returning json_build_object('id', id);
 $$;
+comment on function api.notifications_delete is 'Deletes a notification of the current user.';
 
--- Marks a notification of the current user as read. read_at keeps the first time.
 create function api.notifications_read(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -48,8 +49,9 @@ begin
   update notification set read_at = now() where id = v_id and read_at is null;
   return api.notification_record(v_id);
 end $$;
+comment on function api.notifications_read is
+  'Marks a notification of the current user as read. read_at keeps the first time.';
 
--- Marks all notifications of the current user as read; returns {marked}.
 create function api.notifications_read_all(p jsonb) returns json language plpgsql as $$
 declare
   v_marked integer;
@@ -58,15 +60,18 @@ begin
   get diagnostics v_marked = row_count;
   return json_build_object('marked', v_marked);
 end $$;
+comment on function api.notifications_read_all is
+  'Marks all notifications of the current user as read; returns {marked}.';
 
--- Returns the id after which the notification stream begins: last_event_id, or the user's newest notification. The
--- newest is also the maximum, because a database restored from a backup has fewer notifications than the client has
--- seen. Later notifications have higher ids (core.notify_as).
 create function api.notifications_stream(p jsonb) returns json language sql stable as $$
   select json_build_object('after', least((p ->> 'last_event_id')::bigint, coalesce(max(id), 0)))
   from notification
   where user_id = core.user_id();
 $$;
+comment on function api.notifications_stream is
+  'Returns the id after which the notification stream begins: last_event_id, or the user''s newest notification. '
+  'The newest is also the maximum, because a database restored from a backup has fewer notifications than the '
+  'client has seen. Later notifications have higher ids (core.notify_as).';
 
 create function api.refuse_unknown(p_field text, p_what text, p_given jsonb, p_known bigint[]) returns void
   language plpgsql stable as $$
@@ -152,10 +157,6 @@ comment on function api.words_to_send is
   'invalid_reference if the template does not exist; validation_error for a placeholder without a value, for a '
   'variable that the template does not have, and for a message that becomes too long.';
 
--- Sends a notification to user_ids, to the users who have one of role_ids, or to all: {title, message, type,
--- action_url}, or a template_id with variables. Users who cannot log in are left out. A user whose scope is `taught` or
--- `own` can notify the students in that scope, and themselves. Raises invalid_reference for ids that do not exist or
--- are out of scope. Returns {sent}, the number of recipients.
 create function api.notifications_send(p jsonb) returns json language plpgsql as $$
 declare
   v_words jsonb := api.words_to_send(p);
@@ -206,6 +207,11 @@ begin
     p ->> 'action_url');
   return json_build_object('sent', v_sent);
 end $$;
+comment on function api.notifications_send is
+  'Sends a notification to user_ids, to the users who have one of role_ids, or to all: {title, message, type, '
+  'action_url}, or a template_id with variables. Users who cannot log in are left out. A user whose scope is '
+  '`taught` or `own` can notify the students in that scope, and themselves. Raises invalid_reference for ids that '
+  'do not exist or are out of scope. Returns {sent}, the number of recipients.';
 
 create function api.event_settings(p_key text default null) returns json language sql stable as $$
   select json_agg(json_build_object(
@@ -227,13 +233,13 @@ $$;
 comment on function api.event_settings is
   'The events that send notifications, or only p_key, with the settings and texts of the school.';
 
--- Lists the events that send notifications, with the settings of the school, their texts, and the variables of the
--- texts.
 create function api.notifications_events_list(p jsonb) returns json language sql stable as $$
   select api.event_settings();
 $$;
+comment on function api.notifications_events_list is
+  'Lists the events that send notifications, with the settings of the school, their texts, and the variables of the '
+  'texts.';
 
--- Switches an event on or off (is_enabled), or chooses its channels. Raises not_found for an unknown event.
 create function api.notifications_events_update(p jsonb) returns json language plpgsql as $$
 declare
   v_event record;
@@ -258,6 +264,8 @@ begin
         channels = case when p ? 'channels' then excluded.channels else d.channels end;
   return api.event_settings(v_event.key) -> 0;
 end $$;
+comment on function api.notifications_events_update is
+  'Switches an event on or off (is_enabled), or chooses its channels. Raises not_found for an unknown event.';
 
 -- Functions for the events that other resources send.
 

@@ -34,7 +34,7 @@ interface Holiday extends Event {
   date: string;
 }
 
-/** Seconds since 2020. SEQUENCE must grow with each change of an event, and calendar programs store it in 31 bits. */
+/** Seconds since 2020. SEQUENCE must grow with each change of an event, and calendar apps store it in 31 bits. */
 const sequence = (changed: Date) => Math.max(0, Math.floor((changed.getTime() - Date.UTC(2020, 0)) / 1000));
 
 function eventData(event: Lesson | Holiday, domain: string): ICalEventData {

@@ -126,7 +126,7 @@ const Feed = z
     teacher_name: z.string().nullable(),
     last_used_at: timestamp
       .nullable()
-      .meta({ description: 'When a calendar program last read the feed, to the hour.' }),
+      .meta({ description: 'When a calendar app last read the feed, to the hour.' }),
     ...timestamps,
   })
   .meta({ id: 'CalendarFeed' });
@@ -254,7 +254,7 @@ export const schedule = resource(
   },
 );
 
-export const calendar = resource('/calendar', 'Calendars', 'The calendar feeds that calendar programs read.', {
+export const calendar = resource('/calendar', 'Calendars', 'The calendar feeds that calendar apps read.', {
   'GET /:token.ics': {
     operation: 'calendar_get',
     summary: 'Get a calendar (iCalendar)',
