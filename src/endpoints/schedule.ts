@@ -124,9 +124,7 @@ const Feed = z
       .meta({ description: 'Also null if you may no longer see the class. The feed then answers 404.' }),
     teacher_id: id.nullable(),
     teacher_name: z.string().nullable(),
-    last_used_at: timestamp
-      .nullable()
-      .meta({ description: 'When a calendar app last read the feed, to the hour.' }),
+    last_used_at: timestamp.nullable().meta({ description: 'When a calendar app last read the feed, to the hour.' }),
     ...timestamps,
   })
   .meta({ id: 'CalendarFeed' });
