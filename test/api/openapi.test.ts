@@ -71,18 +71,21 @@ describe('routes, operations and functions', () => {
     'classes_delete plan_limit_reached',
     'fee_structures_create in_use',
     'transport_fee_plans_create in_use',
+    // Its handler answers not_found.
+    'calendar_get invalid_state',
   ];
 
   test('every error that an operation can raise, itself or in a function of api that it calls, is documented', async () => {
     const raised = await service.database.query<{ name: string; error: string }>(
-      `with recursive body as (
+      `with recursive body as materialized (
          select proname::text as name, prosrc as text from pg_proc where pronamespace = 'api'::regnamespace
        ), call as (
-         select distinct b.name, found[1] as callee from body b, regexp_matches(b.text, '\\mapi\\.(\\w+)\\(', 'g') found
+         select distinct b.name, found[1] collate "C" as callee from body b, regexp_matches(b.text, '\\mapi\\.(\\w+)\\(', 'g') found
        ), reached as (
-         select name as operation, name from core.operation
+         select name as operation, name collate "C" as name from core.operation
          union
-         select r.operation, c.callee from reached r join call c on c.name = r.name
+         -- A record reader raises not_found for an unknown id; here the id is that of a row just written, or in the path.
+         select r.operation, c.callee from reached r join call c on c.name = r.name where c.callee not like '%\\_record'
        )
        select distinct r.operation as name, found[1] as error
        from reached r
