@@ -100,7 +100,7 @@ create function api.current_teacher_id() returns bigint language sql stable as $
   select id from teacher where user_id = core.user_id() and deleted_at is null;
 $$;
 comment on function api.current_teacher_id is
-  'The teacher that is linked to the user of this request, whatever the scope of the request. Null without one.';
+  'The teacher that is linked to the user of this request, in any scope. Null without one.';
 
 create function api.has_taught_scope() returns boolean language sql stable as $$
   -- Functions about a single class that the teacher may read widen the scope to the whole school (core.widen_scope):

@@ -224,7 +224,7 @@ begin
       group by 1, 2, 3, 4
     ),
     -- An assignment overrides the defaults of routes, so that only assignments and replacements conflict with it. A
-    -- replacement conflicts with whatever runs on that day.
+    -- replacement conflicts with every route that runs on that day.
     booking as materialized (
       select a.route_id, a.bus_id, a.driver_id, a.staff_id, a.starts_on as first_day, a.ends_on as last_day,
         true as is_assignment

@@ -64,7 +64,7 @@ comment on column core.operation.record is
   'The record that the parameter id names, or a record that exists once. If-Match is compared with its version.';
 comment on column core.operation.lock_first is
   'A record that exists once and is locked before all others, so that such operations of a school run one at a time '
-  'and cannot deadlock, whatever they lock next.';
+  'and cannot deadlock in the locks that they take next.';
 comment on column core.operation.errors is
   'The errors that the operation itself can answer. Errors that follow from the other columns or from the route '
   '(forbidden, validation_error, not_found for an id in the path, ...) are added in src/http/openapi-errors.ts.';

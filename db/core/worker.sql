@@ -239,7 +239,7 @@ create function core.daily_run_date(p_time_zone text, p_at timestamptz) returns 
     from (select p_at at time zone p_time_zone) local (at));
 comment on function core.daily_run_date is
   'The date whose daily run is due at a moment: the date at the school from 6:00 local time, null before. Every date '
-  'has such a moment, whatever daylight saving time does.';
+  'has such a moment, also when daylight saving time begins or ends.';
 
 create function core.daily_queue(p_at timestamptz default now()) returns integer
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$

@@ -103,6 +103,6 @@ export function readSubscription(token: string): Subscription | string {
     : 'must be the JSON of a PushSubscription';
 }
 
-/** The token of a device: the same text for each registration of a browser, whatever other fields its JSON has. */
+/** The token of a device: the same text for each registration of a browser, regardless of other fields in its JSON. */
 export const subscriptionToken = ({ endpoint, keys }: Subscription): string =>
   JSON.stringify({ endpoint, keys: { p256dh: keys.p256dh, auth: keys.auth } });

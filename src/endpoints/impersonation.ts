@@ -30,11 +30,13 @@ export const Impersonation = z
   })
   .meta({ id: 'Impersonation' });
 
-type Begun = Omit<z.output<typeof Impersonation>, 'access_token' | 'url'> & { session_id: number };
+type StartedImpersonation = Omit<z.output<typeof Impersonation>, 'access_token' | 'url'> & { session_id: number };
 
 const impersonate: Handler = async ({ params, call, res, services }) => {
-  const { session_id, ...begun } = JSON.parse(await call('platform_tenants_impersonate', params)) as Begun;
-  const { user, tenant, impersonated_by, expires_at } = begun;
+  const { session_id, ...started } = JSON.parse(
+    await call('platform_tenants_impersonate', params),
+  ) as StartedImpersonation;
+  const { user, tenant, impersonated_by, expires_at } = started;
   const access_token = services.tokens.sign(
     { session_id, user_id: user.id, tenant_id: tenant.id, impersonated_by },
     expires_at,
@@ -43,7 +45,7 @@ const impersonate: Handler = async ({ params, call, res, services }) => {
   // Browsers do not send the fragment to servers, so the token is in no log.
   if (url) url.hash = new URLSearchParams({ access_token, expires_at }).toString();
   res.set('Cache-Control', 'no-store');
-  return JSON.stringify({ access_token, ...begun, url: url?.href ?? null });
+  return JSON.stringify({ access_token, ...started, url: url?.href ?? null });
 };
 
 export const impersonation = resource('/platform', 'Impersonation', 'Operators act as admins of schools.', {

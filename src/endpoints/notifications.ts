@@ -147,7 +147,7 @@ export const notifications = resource(
     'GET /': {
       operation: 'notifications_list',
       summary: 'List your notifications',
-      description: 'Newest first. `unread_count` counts all your unread notifications, whatever the filters.',
+      description: 'Newest first. `unread_count` counts all your unread notifications and ignores the filters.',
       query: page({ is_read: flag.optional(), type: text(50).optional() }, ['created_at']),
       answer: Notification,
       isPage: true,
