@@ -138,6 +138,8 @@ select core.define_record('teacher_workload', p_table => 'teacher', p_key => 't.
 
 select core.define_functions('teachers', 'teacher',
   p_get => 'One teacher. Raises not_found, also for a deleted teacher.');
+select core.define_functions('teachers_workload', 'teacher_workload',
+  p_get => 'The workload of a teacher in the current academic year and its limits. Raises not_found.');
 
 create function api.require_teacher(p_id bigint) returns void language plpgsql stable as $$
 begin
@@ -402,12 +404,6 @@ end $$;
 comment on function api.teachers_availability_set is
   'Replaces the availability of a teacher: {items: [{day_of_week, period, is_available}]}. Periods that are not listed '
   'are available. Raises not_found, validation_error for a period that the school day does not have.';
-
-create function api.teachers_workload_get(p jsonb) returns json language sql stable as $$
-  select api.teacher_workload_record((p ->> 'id')::bigint);
-$$;
-comment on function api.teachers_workload_get is
-  'The workload of a teacher in the current academic year and its limits. Raises not_found.';
 
 create function api.teachers_workload_set(p jsonb) returns json language plpgsql as $$
 begin

@@ -35,6 +35,10 @@ select core.define_sort('user', 'email', 'u.email');
 select core.define_sort('user', 'created_at', 'u.created_at');
 select core.define_sort('user', 'last_login_at', 'u.last_login_at nulls last');
 
+select core.define_functions('users', 'user',
+  p_list => 'Users by name. Searches name, email and phone. Filters: role_id, is_active.',
+  p_get => 'One user with their roles. Raises not_found.');
+
 create function api.user_name() returns text language sql stable as $$
   select first_name || ' ' || last_name from user_account where id = core.user_id();
 $$;
@@ -130,16 +134,6 @@ comment on function api.person_login is
   'Creates a login with the system role p_role for a student or a teacher; returns its id. p is the person with the '
   'changes of the request. Raises conflict if they have a login, validation_error without an email, forbidden if the '
   'role has permissions that the current user lacks.';
-
-create function api.users_list(p jsonb) returns json language sql stable as $$
-  select core.record_page('user', p);
-$$;
-comment on function api.users_list is 'Users by name. Searches name, email and phone. Filters: role_id, is_active.';
-
-create function api.users_get(p jsonb) returns json language sql stable as $$
-  select api.user_record((p ->> 'id')::bigint);
-$$;
-comment on function api.users_get is 'One user with their roles. Raises not_found.';
 
 create function api.users_picture(p jsonb) returns json language sql stable as $$
   select api.file_answer(

@@ -210,13 +210,20 @@ comment on function core.define_sort is
 
 -- Generates the functions of a resource that need nothing but the definition of its record. Each parameter after
 -- p_record is the comment of the function with that verb; without it, the resource has to write the function itself.
+-- get, create and update answer with the reader of the record.
 create function core.define_functions(
   p_resource text, p_record text, p_list text default null, p_get text default null, p_create text default null,
   p_update text default null, p_delete text default null
 ) returns void language plpgsql as $define$
 declare
+  v_reader text;
+  v_table text;
   v_function record;
 begin
+  select reader, table_name into v_reader, v_table from core.record where name = p_record;
+  if not found then
+    raise exception 'The functions of % need the record %, which is not defined.', p_resource, p_record;
+  end if;
   for v_function in
     select p_resource || '_' || verb as name, verb, comment from (
       values ('list', p_list), ('get', p_get), ('create', p_create), ('update', p_update), ('delete', p_delete)
@@ -254,7 +261,7 @@ begin
           delete from %4$I where id = (p ->> 'id')::bigint returning json_build_object('id', id);
         $$
       $delete$
-    end, v_function.name, p_record, p_record || '_record', (select table_name from core.record where name = p_record));
+    end, v_function.name, p_record, v_reader, v_table);
     execute format('comment on function api.%I(jsonb) is %L', v_function.name, v_function.comment);
   end loop;
 end $define$;
