@@ -85,6 +85,11 @@ declare
 begin
   if v_unknown is not null then
     raise exception 'The operation % declares errors that src/domain/errors.ts does not define: %.', p_name, v_unknown;
+  elsif p_permission not in (select name from core.permission) then
+    raise exception 'The operation % needs the permission %, which db/seed/permissions.sql does not define.',
+      p_name, p_permission;
+  elsif p_role not in (select name from core.default_role) then
+    raise exception 'The operation % needs the role %, which db/seed/permissions.sql does not define.', p_name, p_role;
   end if;
   insert into core.operation (name, access, permission, allows_own_rows, role, feature, needs_setup, needs_subscription,
       idempotent, record, lock_first, content, errors)

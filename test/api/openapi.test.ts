@@ -110,6 +110,18 @@ describe('routes, operations and functions', () => {
     ).rejects.toThrow(/^The operation probe declares errors that .* does not define: no_such_error\.$/);
   });
 
+  test('an operation cannot need a permission or a role that does not exist', async () => {
+    for (const [parameter, name] of [
+      ['p_permission', 'student.raed'],
+      ['p_role', 'studnet'],
+    ] as const)
+      await expect(
+        service.database.query(`select core.define_operation('probe', ${parameter} => '${name}')`),
+      ).rejects.toThrow(
+        `The operation probe needs the ${parameter.slice(2)} ${name}, which db/seed/permissions.sql does not define.`,
+      );
+  });
+
   test('no function of the schema api is security definer, so each runs with the rights of the request role', async () => {
     const definers = await service.database.query(
       "select proname from pg_proc where pronamespace = 'api'::regnamespace and prosecdef",
