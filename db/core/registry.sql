@@ -221,12 +221,10 @@ create function core.define_functions(
   p_update text default null, p_delete text default null
 ) returns void language plpgsql as $define$
 declare
-  v_reader text;
-  v_table text;
+  v_reader text := (select reader from core.record where name = p_record);
   v_function record;
 begin
-  select reader, table_name into v_reader, v_table from core.record where name = p_record;
-  if not found then
+  if v_reader is null then
     raise exception 'The functions of % need the record %, which is not defined.', p_resource, p_record;
   end if;
   for v_function in
@@ -263,10 +261,10 @@ begin
       $update$
       when 'delete' then $delete$
         create function api.%1$I(p jsonb) returns json language sql as $$
-          delete from %4$I where id = (p ->> 'id')::bigint returning json_build_object('id', id);
+          select core.record_delete(%2$L, p);
         $$
       $delete$
-    end, v_function.name, p_record, v_reader, v_table);
+    end, v_function.name, p_record, v_reader);
     execute format('comment on function api.%I(jsonb) is %L', v_function.name, v_function.comment);
   end loop;
 end $define$;
