@@ -176,16 +176,8 @@ comment on function api.teachers_list is
 
 create function api.teachers_create(p jsonb) returns json language plpgsql as $$
 declare
-  v_id bigint;
+  v_id bigint := api.person_save('teacher', p);
 begin
-  if (p ->> 'create_user_account')::boolean then
-    p := p || jsonb_build_object('user_id', api.person_login(p, 'teacher'));
-  end if;
-  v_id := core.record_insert('teacher', p);
-  perform core.usage_count();
-  if (p ->> 'create_user_account')::boolean then
-    perform api.notify_accounts(array[(p ->> 'user_id')::bigint]);
-  end if;
   return api.teacher_record(v_id);
 end $$;
 comment on function api.teachers_create is
@@ -197,18 +189,7 @@ declare
   v_id bigint := (p ->> 'id')::bigint;
 begin
   perform api.require_teacher(v_id);
-  if (p ->> 'create_user_account')::boolean then
-    -- The login uses the email of the request or, if it has none, the stored one.
-    p := p || jsonb_build_object('user_id', api.person_login(api.teacher_record(v_id)::jsonb || p, 'teacher'));
-  end if;
-  perform core.record_update('teacher', p);
-  -- The plan counts only active teachers.
-  if p ? 'is_active' then
-    perform core.usage_count();
-  end if;
-  if (p ->> 'create_user_account')::boolean then
-    perform api.notify_accounts(array[(p ->> 'user_id')::bigint]);
-  end if;
+  perform api.person_save('teacher', p);
   return api.teacher_record(v_id);
 end $$;
 comment on function api.teachers_update is

@@ -135,6 +135,39 @@ comment on function api.person_login is
   'changes of the request. Raises conflict if they have a login, validation_error without an email, forbidden if the '
   'role has permissions that the current user lacks.';
 
+create function api.person_save(p_role text, p jsonb) returns bigint language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+  v_creates_login boolean := coalesce((p ->> 'create_user_account')::boolean, false);
+  v_person jsonb := '{}';
+begin
+  if v_creates_login then
+    if v_id is not null then
+      -- The login uses the email of the request or, if it has none, the stored one.
+      execute format('select api.%I($1)::jsonb', p_role || '_record') into v_person using v_id;
+    end if;
+    p := p || jsonb_build_object('user_id', api.person_login(v_person || p, p_role));
+  end if;
+  if v_id is null then
+    v_id := core.record_insert(p_role, p);
+    perform core.usage_count();
+  else
+    perform core.record_update(p_role, p);
+    -- The plan counts only active students and teachers.
+    if p ? 'is_active' then
+      perform core.usage_count();
+    end if;
+  end if;
+  if v_creates_login then
+    perform api.notify_accounts(array[(p ->> 'user_id')::bigint]);
+  end if;
+  return v_id;
+end $$;
+comment on function api.person_save is
+  'Creates a student or a teacher, or updates the one with the id in p; p_role is the record and the role. '
+  'create_user_account also creates a login. Returns the id. Raises plan_limit_reached and the errors of '
+  'api.person_login.';
+
 create function api.users_picture(p jsonb) returns json language sql stable as $$
   select api.file_answer(
     (select profile_picture_id from user_account where id = (p ->> 'id')::bigint and deleted_at is null), 'picture');

@@ -442,7 +442,10 @@ describe('a field of a body', () => {
     let count = 0;
     const unread = endpoints.flatMap(({ name, route, operation, documented }) => {
       const source = sources.get(operation.name) ?? '';
-      const written = [...source.matchAll(/core\.record_(?:insert|update)\('(\w+)'/g)].map(([, record = '']) => record);
+      // A function that writes several records gets the name as a parameter, p_….
+      const written = [...source.matchAll(/core\.record_(?:insert|update)\((?:'(\w+)'|p_)/g)].map(
+        ([, record]) => record ?? operation.record ?? '',
+      );
       // For example a login is written with a student, but only the columns of the student count.
       const main = written.filter((record) => record === operation.record);
       const columns = (main.length > 0 ? main : written).flatMap((record) => writable.get(record) ?? []);
