@@ -325,7 +325,7 @@ begin
       select jsonb_agg(jsonb_build_object(
         'student_id', m.student_id,
         'class_name', api.class_name(c.name, c.section),
-        'date', api.written_day(p_date)))
+        'date', core.written_day(p_date)))
       from jsonb_to_recordset(p_marks) m (id bigint, student_id bigint, status text)
       join class c on c.id = p_class_id
       -- A mark that had this status before was already announced.

@@ -142,7 +142,7 @@ begin
     perform core.notify('holiday.added', (
       select jsonb_agg(jsonb_build_object(
         'user_id', u.id,
-        'variables', jsonb_build_object('holiday_name', p ->> 'name', 'date', api.written_day(v_date))))
+        'variables', jsonb_build_object('holiday_name', p ->> 'name', 'date', core.written_day(v_date))))
       from user_account u
       where u.is_active and u.deleted_at is null));
     perform core.restore_scope(v_scope);

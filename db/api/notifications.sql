@@ -269,14 +269,6 @@ comment on function api.notifications_events_update is
 
 -- Functions for the events that other resources send.
 
-create function api.written_day(p_day date) returns text language sql immutable
-  return to_char(p_day, 'FMDD FMMonth YYYY');
-comment on function api.written_day is 'A date as text: 1 September 2026.';
-
-create function api.written_amount(p_amount numeric, p_currency text) returns text language sql immutable
-  return p_currency || ' ' || to_char(p_amount, 'FM999,999,999,990.00');
-comment on function api.written_amount is 'An amount with its currency as text: USD 1,250.50.';
-
 create function api.currency() returns text language sql stable as $$
   select coalesce((select currency from school), 'USD');
 $$;
@@ -320,8 +312,8 @@ begin
     select jsonb_agg(jsonb_build_object('user_id', s.user_id, 'variables', jsonb_build_object(
       'student_name', s.first_name || ' ' || s.last_name,
       'invoice_number', i.invoice_number,
-      'balance', api.written_amount(i.amount - i.paid_amount, api.currency()),
-      'due_date', api.written_day(i.due_date))))
+      'balance', core.written_amount(i.amount - i.paid_amount, api.currency()),
+      'due_date', core.written_day(i.due_date))))
     from invoice i
     join student s on s.id = i.student_id
     where i.id = any (p_invoice_ids) and s.user_id is not null));

@@ -121,8 +121,8 @@ begin
     returning id into v_id;
   v_payment := api.payment_record(v_id);
   perform core.notify('payment.received', api.student_recipients(jsonb_build_array(jsonb_build_object(
-    'student_id', v_bill.student_id, 'amount', api.written_amount(v_amount, api.currency()),
-    'balance', api.written_amount(v_bill.balance - v_amount, api.currency()), 'date', api.written_day(v_date),
+    'student_id', v_bill.student_id, 'amount', core.written_amount(v_amount, api.currency()),
+    'balance', core.written_amount(v_bill.balance - v_amount, api.currency()), 'date', core.written_day(v_date),
     'receipt_number', v_payment ->> 'receipt_number',
     'paid_for', coalesce(v_payment ->> 'fee_structure_name', 'invoice ' || (v_payment ->> 'invoice_number'))))));
   return v_payment;

@@ -327,8 +327,8 @@ begin
       'name', t.first_name || ' ' || t.last_name,
       'variables', jsonb_build_object(
         'status', l.status,
-        'start_date', api.written_day(l.start_date),
-        'end_date', api.written_day(l.end_date),
+        'start_date', core.written_day(l.start_date),
+        'end_date', core.written_day(l.end_date),
         'note', l.decision_note)))
     from teacher_leave l
     join teacher t on t.id = l.teacher_id

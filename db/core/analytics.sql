@@ -67,8 +67,8 @@ insert into core.analytics_part (refresh_order, name, target, watched, retention
     where present + late + absent > 0
     group by 1, 2
   $$),
-  -- As in api.finance_summary: a payment covers the items of a fee in their order, and equal fees are counted, not
-  -- listed.
+  -- As in the operation finance_summary: a payment covers the items of a fee in their order, and equal fees are
+  -- counted, not listed.
   (4, 'fees', 'fee_month', '{student_fee,fee_structure,transport_fee_plan,invoice,academic_year,school}', null, $$
     with local as materialized (
       select
@@ -366,10 +366,8 @@ begin
   select t.time_zone
     into v_time_zone
     from platform.tenant t
-    where t.id = p_tenant_id
-      and t.status <> 'deleted'
-      and t.schema_version = (select tenant_version from platform.installation);
-  if not found or not pg_try_advisory_xact_lock_shared(core.tenant_lock_key(p_tenant_id)) then
+    where t.id = p_tenant_id and t.status <> 'deleted';
+  if not found or not core.try_lock_schema(p_tenant_id) then
     return null;
   end if;
   -- Checked first, because an insert with `on conflict` would wait for another worker that is inserting the row.

@@ -93,7 +93,7 @@ begin
   end if;
 
   select s.*, t.id as tenant, t.subdomain, t.status as tenant_status, t.time_zone, t.is_setup_complete, t.feature_flags,
-         t.trial_ends_at, t.schema_version, p.features as plan_features, sub.status as subscription_status
+         t.trial_ends_at, p.features as plan_features, sub.status as subscription_status
     into v_request
     from (select v_session_id as id) requested
     left join platform.session s on s.id = requested.id and s.revoked_at is null and s.expires_at > now()
@@ -130,10 +130,7 @@ begin
       when 'suspended' then perform core.fail('tenant_suspended', 'This school is suspended.');
       else perform core.fail('invalid_token', 'This school is closed.');
     end case;
-    if not pg_try_advisory_xact_lock_shared(core.tenant_lock_key(v_tenant_id))
-       or v_request.schema_version < (select tenant_version from platform.installation) then
-      perform core.fail('unavailable', 'This school is being migrated. Try again in a moment.');
-    end if;
+    perform core.require_schema(v_tenant_id);
     if o.access = 'feed' then
       -- Runs with the current permissions of the feed's owner.
       select * into v_feed from core.feed_owner(v_tenant_id, p ->> 'token_hash');
@@ -395,15 +392,21 @@ end $$;
 comment on function core.require_match is 
   'Raises precondition_failed unless If-Match names the current version of the record, which must be locked.';
 
-create function core.readiness() returns json language sql stable security definer set search_path = pg_catalog, pg_temp
-  return json_build_object(
+create function core.readiness() returns json
+  language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select json_build_object(
     'fingerprint', (select fingerprint from platform.installation),
-    'tenants_behind', (select count(*) from platform.tenant
-                       where schema_version < (select tenant_version from platform.installation)
-                         and not (status = 'deleted' and schema_version = 0)),
+    'tenants_behind', (
+      select count(*)
+      from platform.tenant
+      where schema_version < (select core.required_schema_version()) and not (status = 'deleted' and schema_version = 0)
+    ),
     -- The worker holds this advisory lock while it runs.
-    'worker', exists (select from pg_locks where locktype = 'advisory' and classid = 7312 and objid = 1 and objsubid = 2
-                        and database = (select oid from pg_database where datname = current_database()))
-  );
+    'worker', exists (
+      select from pg_locks
+      where locktype = 'advisory' and classid = 7312 and objid = 1 and objsubid = 2
+        and database = (select oid from pg_database where datname = current_database())
+    ));
+$$;
 comment on function core.readiness is 
   'For /api/health/ready: the installed fingerprint, the number of schools to migrate, and whether a worker runs.';

@@ -47,10 +47,8 @@ begin
   elsif not v_tenant.is_impersonation_allowed then
     perform core.fail('invalid_state',
       'This school does not allow operators to log in as its admins. Ask an admin of the school to allow it.');
-  elsif not pg_try_advisory_xact_lock_shared(core.tenant_lock_key(p_tenant_id))
-      or v_tenant.schema_version < (select tenant_version from platform.installation) then
-    perform core.fail('unavailable', 'This school is being migrated. Try again in a moment.');
   end if;
+  perform core.require_schema(p_tenant_id);
   return v_tenant;
 end $$;
 comment on function core.lock_school_for_impersonation is
@@ -98,7 +96,7 @@ begin
         'reason', p_reason,
         'user_name', p_admin_name,
         'user_email', p_admin_email,
-        'date', api.written_day(local::date),
+        'date', core.written_day(local::date),
         'time', to_char(local, 'HH24:MI'),
         'until', to_char(local + interval '10 minutes', 'HH24:MI')))
       order by ur.user_id)

@@ -49,6 +49,14 @@ create function core.clean_message(p_filled text) returns text language sql immu
   return left(trim(p_filled), 5000);
 comment on function core.clean_message is 'A rendered message, trimmed and cut to 5,000 characters.';
 
+create function core.written_day(p_day date) returns text language sql immutable
+  return to_char(p_day, 'FMDD FMMonth YYYY');
+comment on function core.written_day is 'A date as text: 1 September 2026.';
+
+create function core.written_amount(p_amount numeric, p_currency text) returns text language sql immutable
+  return p_currency || ' ' || to_char(p_amount, 'FM999,999,999,990.00');
+comment on function core.written_amount is 'An amount with its currency as text: USD 1,250.50.';
+
 create function core.require_placeholders(p_path text, p_template text, p_known text[]) returns void
   language plpgsql stable as $$
 declare

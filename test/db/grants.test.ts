@@ -136,6 +136,8 @@ const granted: Record<string, string[]> = {
     'tokens_void',
     'user_id',
     'version_of',
+    'written_amount',
+    'written_day',
   ],
 };
 
