@@ -174,7 +174,7 @@ begin
     perform api.require_no_other_class(v_teacher_id, null, (p ->> 'academic_year_id')::bigint, 'class_teacher_id');
   end if;
   v_id := core.record_insert('class', p);
-  perform core.usage_count();
+  perform core.enforce_plan_limits();
   return api.class_record(v_id);
 end $$;
 comment on function api.classes_create is
@@ -232,7 +232,7 @@ comment on function api.classes_update is
 create function api.classes_delete(p jsonb) returns json language plpgsql as $$
 begin
   delete from class where id = (p ->> 'id')::bigint;
-  perform core.usage_count();
+  perform core.enforce_plan_limits();
   return json_build_object('id', (p ->> 'id')::bigint);
 end $$;
 comment on function api.classes_delete is
@@ -343,7 +343,7 @@ begin
         '[]'))
     into v_answer
     from pair;
-  perform core.usage_count();
+  perform core.enforce_plan_limits();
   return v_answer;
 end $$;
 comment on function api.classes_copy is

@@ -1,4 +1,4 @@
--- /api/notifications: the notifications of a user, sending some, and the settings of events. core.notify_as sends them.
+-- /api/notifications: lists and sends notifications, and changes the settings of events.
 
 select core.define_operation('notifications_list', p_feature => 'notifications');
 select core.define_operation('notifications_delete', p_feature => 'notifications', p_record => 'notification');
@@ -71,7 +71,7 @@ $$;
 comment on function api.notifications_stream is
   'Returns the id after which the notification stream begins: last_event_id, or the user''s newest notification. '
   'The newest is also the maximum, because a database restored from a backup has fewer notifications than the '
-  'client has seen. Later notifications have higher ids (core.notify_as).';
+  'client has seen. Later notifications have higher ids (core.send_message).';
 
 create function api.refuse_unknown(p_field text, p_what text, p_given jsonb, p_known bigint[]) returns void
   language plpgsql stable as $$
@@ -193,7 +193,7 @@ begin
       order by u.id);
   end if;
   perform core.restore_scope(v_scope);
-  v_sent := core.notify_as(
+  v_sent := core.send_message(
     v_words ->> 'type',
     (
       select jsonb_object_agg(channel, v_words - 'channels' - 'type')

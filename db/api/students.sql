@@ -121,7 +121,7 @@ begin
     p := p || jsonb_build_object('user_id', api.person_login(p, 'student'));
   end if;
   v_id := core.record_insert('student', p);
-  perform core.usage_count();
+  perform core.enforce_plan_limits();
   if (p ->> 'create_user_account')::boolean then
     perform api.notify_accounts(array[(p ->> 'user_id')::bigint]);
   end if;
@@ -143,7 +143,7 @@ begin
   perform core.record_update('student', p);
   -- The plan counts only active students.
   if p ? 'is_active' then
-    perform core.usage_count();
+    perform core.enforce_plan_limits();
   end if;
   if (p ->> 'create_user_account')::boolean then
     perform api.notify_accounts(array[(p ->> 'user_id')::bigint]);
@@ -163,7 +163,7 @@ begin
     perform api.login_remove(v_user_id);
   end if;
   update student set deleted_at = now() where id = v_id;
-  perform core.usage_count();
+  perform core.enforce_plan_limits();
   return json_build_object('id', v_id);
 end $$;
 comment on function api.students_delete is

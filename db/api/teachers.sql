@@ -180,7 +180,7 @@ begin
     p := p || jsonb_build_object('user_id', api.person_login(p, 'teacher'));
   end if;
   v_id := core.record_insert('teacher', p);
-  perform core.usage_count();
+  perform core.enforce_plan_limits();
   if (p ->> 'create_user_account')::boolean then
     perform api.notify_accounts(array[(p ->> 'user_id')::bigint]);
   end if;
@@ -202,7 +202,7 @@ begin
   perform core.record_update('teacher', p);
   -- The plan counts only active teachers.
   if p ? 'is_active' then
-    perform core.usage_count();
+    perform core.enforce_plan_limits();
   end if;
   if (p ->> 'create_user_account')::boolean then
     perform api.notify_accounts(array[(p ->> 'user_id')::bigint]);
@@ -238,7 +238,7 @@ begin
     perform api.login_remove(v_user_id);
   end if;
   update teacher set deleted_at = now() where id = v_id;
-  perform core.usage_count();
+  perform core.enforce_plan_limits();
   return json_build_object('id', v_id);
 end $$;
 comment on function api.teachers_delete is

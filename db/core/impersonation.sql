@@ -232,7 +232,7 @@ begin
     end;
     perform set_config('role', v_role, true);
     -- Another call of the same request follows.
-    if (p_context ->> 'admit_only')::boolean and refusal is null then
+    if (p_context ->> 'check_only')::boolean and refusal is null then
       return;
     end if;
   end if;

@@ -265,7 +265,7 @@ end $$;
 comment on function core.publish_notifications is
   'Wakes the open streams of users at the commit; those of the whole school if there are more than 1,000 users.';
 
-create function core.notify_as(p_type text, p_words jsonb, p_recipients jsonb, p_action_url text default null)
+create function core.send_message(p_type text, p_words jsonb, p_recipients jsonb, p_action_url text default null)
   returns integer language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_tenant_id bigint := core.tenant_id();
@@ -310,7 +310,7 @@ begin
   perform core.leave_tenant(v_before);
   return (select count(distinct m.recipient_number) from unnest(v_messages) m);
 end $$;
-comment on function core.notify_as is
+comment on function core.send_message is
   'Sends given texts, {in_app: {title, message}, push: …, email: …} with placeholders, to p_recipients (as in '
   'core.notify), on those channels that operators have not closed. Returns the number of recipients. Security '
   'definer: the user who causes a message may read neither the addresses nor the devices of others.';
@@ -347,7 +347,7 @@ begin
   if v_words is null then
     return 0;
   end if;
-  return core.notify_as(p_event, v_words, p_recipients, p_action_url);
+  return core.send_message(p_event, v_words, p_recipients, p_action_url);
 end $$;
 comment on function core.notify is
   'Notifies p_recipients of an event of the catalog: [{user_id?, email?, name?, variables?}]. user_id is a user of '

@@ -239,7 +239,7 @@ $$;
 comment on function core.tenant_usage is
   'The stored counts of this school: active students, active teachers and classes.';
 
-create function core.usage_count() returns void
+create function core.enforce_plan_limits() returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_before platform.tenant_usage;
@@ -272,10 +272,10 @@ begin
       where tenant_id = core.tenant_id();
   end if;
 end $$;
-comment on function core.usage_count is
-  'Counts students, teachers and classes of this school; raises plan_limit_reached if they exceed the plan. Called '
-  'after people or classes were added or removed. The row lock serializes the writers of a school, so each counts '
-  'after the previous one has committed.';
+comment on function core.enforce_plan_limits is
+  'Raises plan_limit_reached if this school now has more students or teachers than its plan allows; else stores the '
+  'counts of students, teachers and classes. Call it after adding or removing people or classes. The row lock '
+  'serializes the writers of a school, so that each counts after the previous one has committed.';
 
 create function core.require_plan_fits(p_tenant_id bigint, p_plan_id bigint) returns void
   language plpgsql set search_path = pg_catalog, pg_temp as $$
@@ -292,8 +292,8 @@ begin
 end $$;
 comment on function core.require_plan_fits is
   'Raises conflict when a school has more students or teachers than a plan allows. The row lock makes concurrent '
-  'additions wait and then use the limits of the new plan (core.usage_count). Only for operators and functions of '
-  'core, because it accepts any school.';
+  'additions wait and then use the limits of the new plan (core.enforce_plan_limits). Only for operators and functions '
+  'of core, because it accepts any school.';
 
 create function core.subscription_status() returns json
   language sql stable security definer set search_path = pg_catalog, pg_temp
