@@ -39,16 +39,16 @@ declare
     lock_rights,refresh_rights,session_set_rights,session_open,session_rotate,session_end,sessions_revoke,token_use,
     tokens_void,token_is_recent,login_attempt,login_succeeded,tenant_features,tenant_summary,recipient_variables,
     placeholder_names,template_format,fill_placeholders,render,require_placeholders,impersonator,refuse_impersonator,
-    clean_title,clean_message,written_day,written_amount
+    clean_title,clean_message,written_day,written_amount,idempotency_key_lifetime
   }';
   v_tenant_only text[] := '{
     enforce_plan_limits,tenant_usage,has_whole_school_scope,can_see_teacher_details,require_whole_school,class_staff,
     widen_scope,restore_scope,teachers_on_leave,subscription_status,subscription_plans,subscription_upgrade,
-    school_rename,setup_complete,notify,send_message,lock_notification_recipients,school_allow_impersonation,
-    is_impersonation_allowed
+    school_rename,setup_complete,notify,send_message,lock_key,lock_notification_recipients,school_allow_impersonation,
+    is_impersonation_allowed,timetable_lease
   }';
   v_platform_only text[] := '{
-    audit,is_reserved_subdomain,require_plan_fits,tenant_provision,impersonation_begin
+    audit,is_reserved_subdomain,require_plan_fits,tenant_provision,impersonation_begin,subscription_period
   }';
   v_function record;
 begin
@@ -136,6 +136,7 @@ grant execute on function
   core.delivery_save_result(bigint, bigint, text, text, boolean),
   core.email_prepare(bigint, bigint, text),
   core.invoice_reminder_prepare(bigint, bigint, date),
+  core.lock_key(text, bigint),
   core.notify_documents_expiring(bigint),
   core.notify_trial_ending(bigint),
   core.purge_drop(bigint),

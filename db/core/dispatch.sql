@@ -76,7 +76,7 @@ begin
   elsif o.access = 'token' then
     v_session_id := null;
     select tenant_id, tenant_id is null, user_id into v_tenant_id, v_is_platform, v_user_id from platform.one_time_token
-      where hash = sha256(convert_to(p ->> 'token', 'UTF8')) and used_at is null and expires_at > now();
+      where hash = core.token_hash(p ->> 'token') and used_at is null and expires_at > now();
     if not found then
       perform core.fail('invalid_token', 'This link has expired or was already used. Request a new one.');
     end if;
@@ -86,7 +86,7 @@ begin
     v_tenant_id := (p ->> 'tenant_id')::bigint;
   elsif o.access = 'refresh' then
     select session_id into v_session_id from platform.refresh_token
-      where hash = sha256(convert_to(p ->> 'refresh_token', 'UTF8')) and expires_at > now();
+      where hash = core.token_hash(p ->> 'refresh_token') and expires_at > now();
     if not found then
       perform core.fail('invalid_token', 'This refresh token is not valid.');
     end if;
@@ -361,7 +361,7 @@ declare
   v_earlier record;
 begin
   delete from idempotency_key
-    where user_id = core.user_id() and key = p_key and created_at < now() - interval '24 hours';
+    where user_id = core.user_id() and key = p_key and created_at < now() - core.idempotency_key_lifetime();
   insert into idempotency_key (user_id, key, operation, request_hash)
     values (core.user_id(), p_key, p_operation, p_request_hash)
     on conflict (user_id, key) do nothing;

@@ -93,7 +93,7 @@ comment on type core.outgoing_message is
 
 create function core.lock_notification_recipients(p_recipients text[]) returns void language plpgsql as $$
 declare
-  v_school bigint := 7314 * 4294967296 + core.tenant_id();
+  v_school bigint := core.lock_key('notifications', core.tenant_id());
   v_key bigint;
 begin
   if cardinality(p_recipients) > 100 then
@@ -101,7 +101,7 @@ begin
   else
     perform pg_advisory_xact_lock_shared(v_school);
     for v_key in
-      select distinct 7317 * 4294967296 + (hashtextextended(name, core.tenant_id()) & 4294967295)
+      select distinct core.lock_key('recipient', hashtextextended(name, core.tenant_id()))
       from unnest(p_recipients) name order by 1
     loop
       perform pg_advisory_xact_lock(v_key);

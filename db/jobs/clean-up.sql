@@ -7,14 +7,14 @@ declare
   v_sessions bigint;
   v_throttles bigint;
 begin
-  delete from platform.one_time_token where expires_at < now() - interval '1 day';
+  delete from platform.one_time_token where expires_at < now() - core.used_token_retention();
   get diagnostics v_tokens = row_count;
-  delete from platform.session where expires_at < now() or revoked_at < now() - interval '30 days';
+  delete from platform.session where expires_at < now() or revoked_at < now() - core.revoked_session_retention();
   get diagnostics v_sessions = row_count;
   delete from platform.refresh_token where expires_at < now();
   delete from platform.login_throttle where window_ends_at < now();
   get diagnostics v_throttles = row_count;
-  delete from platform.idempotency_key where created_at < now() - interval '24 hours';
+  delete from platform.idempotency_key where created_at < now() - core.idempotency_key_lifetime();
   return json_build_object('sessions', v_sessions, 'tokens', v_tokens, 'throttles', v_throttles);
 end $$;
 comment on function core.clean_up is
@@ -33,9 +33,9 @@ create function core.clean_up_school(p_tenant_id bigint) returns void
 declare
   v_before text[] := core.enter_tenant(p_tenant_id);
 begin
-  delete from idempotency_key where created_at < now() - interval '24 hours';
-  delete from notification_delivery where created_at < now() - interval '90 days';
-  delete from notification where created_at < now() - interval '1 year';
+  delete from idempotency_key where created_at < now() - core.idempotency_key_lifetime();
+  delete from notification_delivery where created_at < now() - core.delivery_retention();
+  delete from notification where created_at < now() - core.notification_retention();
   perform core.leave_tenant(v_before);
 end $$;
 comment on function core.clean_up_school is

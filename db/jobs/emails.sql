@@ -3,8 +3,6 @@
 create function core.email_prepare(p_tenant_id bigint, p_user_id bigint, p_kind text) returns json
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  v_token text := rtrim(translate(replace(encode(public.gen_random_bytes(32), 'base64'), E'\n', ''), '+/', '-_'), '=');
-  v_hours integer := case p_kind when 'password_reset' then 1 when 'invitation' then 168 else 24 end;
   v_tenant record;
   v_user record;
   v_before text[];
@@ -22,17 +20,14 @@ begin
      or (p_kind = 'invitation' and v_user.password_hash is not null) then
     return null;
   end if;
-  insert into platform.one_time_token (hash, tenant_id, user_id, purpose, expires_at)
-    values (
-      sha256(convert_to(v_token, 'UTF8')), p_tenant_id, p_user_id, p_kind, now() + make_interval(hours => v_hours));
   return json_build_object(
     'email', v_user.email,
     'first_name', v_user.first_name,
     'last_name', v_user.last_name,
     'school', coalesce(v_tenant.name, 'School management'),
     'subdomain', v_tenant.subdomain,
-    'token', v_token,
-    'valid_hours', v_hours);
+    'token', core.one_time_token_new(p_tenant_id, p_user_id, p_kind),
+    'valid_hours', extract(epoch from core.one_time_token_lifetime(p_kind))::integer / 3600);
 end $$;
 comment on function core.email_prepare is
   'Prepares an email to a user: recipient, school and a new one-time token. Null if there is no longer a reason to '
