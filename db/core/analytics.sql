@@ -431,14 +431,10 @@ begin
     into v_schools, v_due
     from compared;
   if v_due is not null then
-    perform graphile_worker.add_jobs(array(
+    perform core.add_jobs('analytics_schools', array(
       select (
-        'analytics_schools',
-        json_build_object('tenant_ids', array_agg(id order by n)),
-        null, null, 3,
-        format('analytics_schools:%s', (n - 1) / 20),
-        20, null
-      )::graphile_worker.job_spec
+        jsonb_build_object('tenant_ids', array_agg(id order by n)), ((n - 1) / 20)::text, null
+      )::core.new_job
       from unnest(v_due) with ordinality d (id, n)
       group by (n - 1) / 20
       order by (n - 1) / 20));

@@ -34,14 +34,8 @@ begin
     end if;
   end loop;
   if v_ids <> '{}' then
-    perform graphile_worker.add_jobs(array(
-      select (
-        'daily_school',
-        json_build_object('tenant_id', id, 'day', day),
-        null, null, 5,
-        format('t%s:daily_school:%s', id, day),
-        5, null
-      )::graphile_worker.job_spec
+    perform core.add_jobs('daily_school', array(
+      select (jsonb_build_object('tenant_id', id, 'day', day), day::text, null)::core.new_job
       from unnest(v_ids, v_days) s (id, day)));
   end if;
   return cardinality(v_ids);
@@ -81,50 +75,21 @@ comment on function core.mark_overdue is
   'was reached.';
 
 create function core.remind_of_overdue_invoices(
-    p_tenant_id bigint, p_day date, p_after bigint, p_limit integer, out next bigint, out reminded integer)
+    p_day date, p_after bigint, p_limit integer, out next bigint, out reminded integer)
   language plpgsql as $$
 declare
-  v_checked integer;
-  v_added bigint[];
+  v_due bigint[];
 begin
-  with due as materialized (
-    select i.id, api.invoice_recipient(i.id) ->> 'email' as email
+  v_due := array(
+    select i.id
     from invoice i
     where i.id > p_after and i.status = 'overdue' and i.due_date between p_day - 60 and p_day - 1
       and not exists (
         select from invoice_reminder r where r.invoice_id = i.id and r.sent_on > greatest(i.due_date, p_day - 7))
     order by i.id
-    limit p_limit
-  ), added as (
-    insert into invoice_reminder (invoice_id, sent_on, sent_to)
-      select id, p_day, email from due where email is not null
-      on conflict (invoice_id, sent_on) do nothing
-      returning invoice_id
-  )
-  select
-      max(due.id),
-      count(*),
-      array_agg(added.invoice_id order by added.invoice_id) filter (where added.invoice_id is not null)
-    into next, v_checked, v_added
-    from due
-    left join added on added.invoice_id = due.id;
-  if v_checked < p_limit then
-    next := null;
-  end if;
-  reminded := coalesce(cardinality(v_added), 0);
-  if reminded > 0 then
-    -- Priority 10: other emails, such as password resets, are not held up by hundreds of reminders.
-    perform graphile_worker.add_jobs(array(
-      select (
-        'send_invoice_reminder',
-        json_build_object('tenant_id', p_tenant_id, 'invoice_id', id, 'sent_on', p_day),
-        null, null, 10,
-        format('t%s:send_invoice_reminder:%s:%s', p_tenant_id, id, p_day),
-        10, null
-      )::graphile_worker.job_spec
-      from unnest(v_added) id));
-    perform api.notify_invoice_reminders(v_added);
-  end if;
+    limit p_limit);
+  next := case when cardinality(v_due) = p_limit then v_due[p_limit] end;
+  reminded := api.invoices_remind(v_due, p_day);
 end $$;
 comment on function core.remind_of_overdue_invoices is
   'Queues reminders for at most p_limit overdue invoices of the current school with an id above p_after, and notifies '
@@ -155,7 +120,7 @@ begin
   else
     if coalesce((select s.invoice_reminders from school s), true) then
       select r.next, r.reminded into next, reminded
-        from core.remind_of_overdue_invoices(p_tenant_id, p_day, p_after, p_limit) r;
+        from core.remind_of_overdue_invoices(p_day, p_after, p_limit) r;
     end if;
     if next is null then
       insert into daily_run (task, run_on) values ('fees', p_day) on conflict do nothing;
