@@ -12,7 +12,7 @@ import { migrate } from '../src/database/migrate.ts';
 import { end } from './child.ts';
 
 // `npm run bench:push -- [users]`: sends one message to `users` users with one phone each, then with one browser each.
-// Measures the time from core.notify_as until the last result is recorded. The worker is a separate process; this
+// Measures the time from core.send_message until the last result is recorded. The worker is a separate process; this
 // process runs a push service on loopback that accepts everything.
 
 const users = Number(process.argv[2] ?? 10_000);
@@ -90,7 +90,7 @@ try {
       await owner.query('begin');
       await owner.query("select set_config('app.tenant_id', $1, true), set_config('app.scope', 'all', true)", [tenant]);
       await owner.query(
-        `select core.notify_as('bench', '{"push": {"title": "Sports day", "message": "Bring shoes, {{first_name}}."}}',
+        `select core.send_message('bench', '{"push": {"title": "Sports day", "message": "Bring shoes, {{first_name}}."}}',
            (select jsonb_agg(jsonb_build_object('user_id', id)) from tenant_${tenant}.user_account))`,
       );
       await owner.query('commit');

@@ -34,6 +34,7 @@ async function installedFiles(): Promise<SqlFile[]> {
     ...core.filter((file) => !isRegistry(file)),
     ...(await sqlFiles('db/seed')),
     ...(await sqlFiles('db/api')),
+    ...(await sqlFiles('db/jobs')),
     ...(await sqlFiles('db/analytics')),
     await sqlFile('db/finish.sql'),
     await sqlFile('db/grants.sql'),

@@ -196,7 +196,7 @@ export async function deliver(payload: unknown, context: TaskContext, job: { id:
     const failures = unanswered.get(service) ?? 0;
     let outcome: Outcome;
     if (failures >= maxUnanswered) {
-      outcome = { status: 'retry', reason: 'carrier_down' };
+      outcome = { status: 'retry', reason: 'service_down' };
     } else {
       outcome = await attempt(delivery, pending, tenant_id, context);
       const isDown = outcome.status === 'retry' && outcome.isServiceDown;
