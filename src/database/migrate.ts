@@ -5,6 +5,7 @@ import { clearAllPools } from 'graphile-migrate/dist/pgReal.js';
 import { Logger as QueueLogger, runMigrations as migrateQueue } from 'graphile-worker';
 import pg from 'pg';
 import { install, sqlFile, sqlFiles } from './install.ts';
+import { retryLockConflicts } from './lock-conflicts.ts';
 import { withOwner } from './pool.ts';
 
 const migrationsFolder = join(import.meta.dirname, '../../migrations');
@@ -167,23 +168,6 @@ async function publishTenantMigrations(client: pg.Client, files: TenantMigration
 const outdatedTenantsSql =
   "from platform.tenant where schema_version < $1 and not (status = 'deleted' and schema_version = 0)";
 
-/**
- * Retries `work` when it times out on a lock that a request of the school holds, up to 20 times. Each attempt waits at
- * most half a second (lock_timeout), because new requests of the school get 503 while an attempt waits.
- */
-async function retryLockTimeouts<T>(work: () => Promise<T>): Promise<T> {
-  const lockNotAvailable = '55P03';
-  for (let attempt = 1; ; attempt++) {
-    try {
-      return await work();
-    } catch (error) {
-      const isTimeout = error instanceof pg.DatabaseError && error.code === lockNotAvailable;
-      if (attempt === 20 || !isTimeout) throw error;
-      await new Promise((resolve) => setTimeout(resolve, 500));
-    }
-  }
-}
-
 /** Migrates the outdated schools, each in its own transaction. The failure of one school does not affect the others. */
 async function migrateTenants(options: MigrateOptions, versions: number[], latest: number): Promise<TenantResult[]> {
   const { ownerUrl, tenant, dryRun = false, parallel = 2, onTenant } = options;
@@ -191,6 +175,7 @@ async function migrateTenants(options: MigrateOptions, versions: number[], lates
     connectionString: ownerUrl,
     max: parallel,
     application_name: 'school_owner',
+    // New requests of a school get 503 while its migration waits for a lock.
     options: '-c lock_timeout=500ms',
   });
   pool.on('error', () => undefined);
@@ -220,7 +205,7 @@ async function migrateTenants(options: MigrateOptions, versions: number[], lates
         };
         if (!dryRun) {
           try {
-            const answer = await retryLockTimeouts(() =>
+            const answer = await retryLockConflicts(() =>
               pool.query<{ applied: number }>('select core.tenant_migrate($1) as applied', [id]),
             );
             result.applied = answer.rows[0]?.applied ?? 0;
