@@ -152,7 +152,7 @@ async function startJobWorker(
   publicUrl: string,
   logger: Logger,
   metrics: Metrics | undefined,
-): Promise<Worker> {
+): Promise<Pick<Worker, 'stop'>> {
   // Imported here to save memory in processes that run only the API.
   const [{ emailSender }, { push }, { startWorker }] = await Promise.all([
     import('../../workers/email.ts'),
@@ -171,19 +171,26 @@ async function startJobWorker(
   const events: WorkerEvents = new EventEmitter();
   metrics?.watchPool('worker', pool);
   metrics?.watchJobs(events);
-  const worker = await startWorker(
-    { pool, sendEmail, push: pushSender, logger, links, retention },
-    config.WORKER_CONCURRENCY,
-    { events, crashCheckMs: config.WORKER_CRASH_CHECK_MS },
-  );
-  return {
-    isAlive: () => worker.isAlive(),
-    async stop() {
-      await worker.stop();
-      pushSender.close();
-      await pool.end();
-    },
+  const closeConnections = async () => {
+    pushSender.close();
+    await pool.end();
   };
+  try {
+    const worker = await startWorker(
+      { pool, sendEmail, push: pushSender, logger, links, retention },
+      config.WORKER_CONCURRENCY,
+      { events, crashCheckMs: config.WORKER_CRASH_CHECK_MS },
+    );
+    return {
+      async stop() {
+        await worker.stop();
+        await closeConnections();
+      },
+    };
+  } catch (error) {
+    await closeConnections();
+    throw error;
+  }
 }
 
 /**
