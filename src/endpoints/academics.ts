@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
-import { attendanceRate, date, Deleted, id, page, pathId, text, timestamps } from '../http/schemas.ts';
+import { date, Deleted, id, page, pathId, text, timestamps } from '../http/schemas.ts';
+import { attendanceRate } from './parts/attendance-rate.ts';
 
 const fields = {
   name: text(100).meta({ examples: ['2026/2027'] }),

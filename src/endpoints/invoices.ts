@@ -1,10 +1,11 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
-import { invoiceDownload, pdfType } from '../http/pdf-downloads.ts';
+import { invoiceFileName } from '../documents/invoice.ts';
+import { pdfDownload } from './parts/pdf-download.ts';
 import {
   amount,
   date,
-  days,
+  dateRange,
   Deleted,
   flag,
   id,
@@ -141,7 +142,7 @@ export const invoices = resource(
       summary: 'List invoices',
       description:
         'Latest first. `search` matches the invoice number and the student. A student sees only their own, and no drafts.',
-      query: days(
+      query: dateRange(
         page(
           {
             student_id: pathId.optional(),
@@ -198,7 +199,7 @@ export const invoices = resource(
       answer: InvoiceWithPayments,
     },
     'GET /:id/download': {
-      operation: 'invoices_download',
+      ...pdfDownload('invoices_download', 'invoice', invoiceFileName),
       summary: 'Download an invoice as a PDF',
       description: 'Returns the invoice or the receipt for its payments.',
       query: z.strictObject({
@@ -207,9 +208,6 @@ export const invoices = resource(
             'Default: the receipt if the invoice is paid, else the invoice. 404 `not_found` for a receipt if nothing has been paid.',
         }),
       }),
-      bytes: [pdfType],
-      isTagged: true,
-      handler: invoiceDownload,
     },
     'POST /:id/send-reminder': {
       operation: 'invoices_send_reminder',

@@ -1,24 +1,12 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { z } from 'zod';
-import { print } from '../documents/print.ts';
-import type { TimetableData } from '../documents/timetable.ts';
 import { calendarText } from '../documents/calendar.ts';
 import { type Endpoint, type Handler, resource } from '../http/endpoint.ts';
 import { ApiError } from '../domain/errors.ts';
 import { toApiError } from '../http/errors.ts';
-import { printRequest } from '../http/pdf-downloads.ts';
-import {
-  clock,
-  date,
-  dayHoliday,
-  dayOfWeek,
-  Deleted,
-  id,
-  page,
-  pathId,
-  timestamp,
-  timestamps,
-} from '../http/schemas.ts';
+import { pdfDownload } from './parts/pdf-download.ts';
+import { clock, date, Deleted, id, page, pathId, timestamp, timestamps } from '../http/schemas.ts';
+import { dayHoliday, dayOfWeek } from './parts/school-day.ts';
 
 const Owner = z
   .object({ kind: z.enum(['class', 'teacher']), id, name: z.string() })
@@ -271,7 +259,7 @@ export const calendar = resource('/calendar', 'Calendars', 'The calendar feeds t
 
 /** `GET /api/timetable/print`. */
 export const timetablePrint: Endpoint = {
-  operation: 'timetable_print',
+  ...pdfDownload('timetable_print', 'timetable', ({ whose }) => `timetable ${whose.name}.pdf`),
   summary: 'Print the timetable of a class or a teacher (PDF)',
   description:
     'One A4 page in landscape with the letterhead of the school. For a class in its academic year, for a teacher in ' +
@@ -282,16 +270,4 @@ export const timetablePrint: Endpoint = {
       path: ['class_id'],
       message: 'give either class_id or teacher_id',
     }),
-  bytes: ['application/pdf'],
-  isTagged: true,
-  handler: async ({ req, params, call }) => {
-    const answer = await call('timetable_print', params);
-    const data = JSON.parse(answer) as TimetableData;
-    return {
-      name: `timetable ${data.whose.name}.pdf`,
-      contentType: 'application/pdf',
-      etagSource: answer,
-      content: (signal) => print({ kind: 'timetable', data }, printRequest(req, signal)),
-    };
-  },
 };

@@ -144,6 +144,7 @@ export const schoolSetup = resource(
         maxBytes: 5 * 1024 * 1024,
         types: ['image/jpeg', 'image/png', 'image/webp'],
         isOptional: true,
+        label: 'picture',
         fault: async (content, type) => (type === 'image/webp' ? undefined : pictureFault(content)),
       },
       answer: SchoolInfo,

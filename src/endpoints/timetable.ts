@@ -3,22 +3,11 @@ import { GeneratorLimitError, generateInThread } from '../timetable/generate-in-
 import { type GenerationRun, overCapacityOf, slotsOf, unplacedOf } from '../timetable/school.ts';
 import { disconnectSignal, type Handler, resource } from '../http/endpoint.ts';
 import { ApiError } from '../domain/errors.ts';
-import {
-  clock,
-  dayOfWeek,
-  Deleted,
-  id,
-  maxPeriods,
-  optionalText,
-  page,
-  pathId,
-  period,
-  timestamps,
-  uniqueBy,
-} from '../http/schemas.ts';
+import { clock, Deleted, id, optionalText, page, pathId, timestamps, uniqueBy } from '../http/schemas.ts';
 import { type Lease, withLease } from '../concurrency/lease.ts';
 import { queuePerSchool } from '../concurrency/queue-per-school.ts';
 import { timetablePrint } from './schedule.ts';
+import { dayOfWeek, maxPeriods, period } from './parts/school-day.ts';
 
 /** A list of distinct numbers, sorted. */
 const distinctNumbers = (number: z.ZodInt, maxLength: number) =>
