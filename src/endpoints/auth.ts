@@ -15,7 +15,9 @@ const school = {
 
 const Login = z
   .strictObject({
-    ...{ email, password: z.string().min(1).max(200), ...school },
+    email,
+    password: z.string().min(1).max(200),
+    ...school,
     refresh_cookie: z.boolean().optional().meta({
       description:
         'For pages of this origin: sends the refresh token as a cookie that scripts cannot read, instead of a header.',

@@ -86,9 +86,16 @@ export const Student = z
 const office = 'application/vnd.openxmlformats-officedocument';
 const openDocument = 'application/vnd.oasis.opendocument';
 const documentTypes = [
-  ...['application/pdf', 'image/jpeg', 'image/png', 'image/webp'],
-  ...[`${office}.wordprocessingml.document`, `${office}.spreadsheetml.sheet`, `${office}.presentationml.presentation`],
-  ...[`${openDocument}.text`, `${openDocument}.spreadsheet`, `${openDocument}.presentation`],
+  'application/pdf',
+  'image/jpeg',
+  'image/png',
+  'image/webp',
+  `${office}.wordprocessingml.document`,
+  `${office}.spreadsheetml.sheet`,
+  `${office}.presentationml.presentation`,
+  `${openDocument}.text`,
+  `${openDocument}.spreadsheet`,
+  `${openDocument}.presentation`,
   'application/x-cfb', // the container of .doc, .xls and .ppt files
 ];
 

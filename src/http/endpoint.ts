@@ -13,7 +13,10 @@ export interface Exchange {
   params: Record<string, unknown>;
   /** Runs an operation with the session of this request. Returns its JSON as text. */
   call: (operation: string, params: object) => Promise<string>;
-  /** Only checks whether the caller may run the operation of the endpoint. @throws when not */
+  /**
+   * Checks the caller's rights to the operation of the endpoint, without running it.
+   * @throws the error of the dispatcher if the caller may not run it
+   */
   admit: () => Promise<void>;
   services: Services;
 }

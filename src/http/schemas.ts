@@ -65,8 +65,10 @@ export const clock = z
   .regex(/^([01]\d|2[0-3]):[0-5]\d$/, 'must be a time, HH:MM')
   .meta({ description: 'A time of day, `HH:MM`.', examples: ['08:45'] });
 
+const dayMs = 24 * 60 * 60 * 1000;
+
 /** Number of days in a range, including both ends. */
-const dayCount = (from: string, to: string) => (Date.parse(to) - Date.parse(from)) / 86_400_000 + 1;
+const dayCount = (from: string, to: string) => (Date.parse(to) - Date.parse(from)) / dayMs + 1;
 
 /** The parameters of date ranges. */
 const ranges = [
