@@ -47,7 +47,11 @@ export function send(url: string, { method = 'GET', path, headers = {}, token, b
   return new Promise((done, fail) => {
     const asked = request(
       {
-        ...{ agent, hostname, port, method, path },
+        agent,
+        hostname,
+        port,
+        method,
+        path,
         headers: {
           ...(token ? { authorization: `Bearer ${token}` } : {}),
           ...(bytes === undefined ? {} : { 'content-type': 'application/json' }),
