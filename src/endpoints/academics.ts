@@ -53,7 +53,7 @@ const Overview = z
     academic_year: AcademicYear.omit({ created_at: true, updated_at: true }),
     term_count: z.int(),
     terms: z
-      .array(z.object({ id, name: z.string(), start_date: date, end_date: date }))
+      .array(z.object({ id, name: z.string(), start_date: date, end_date: date }).meta({ id: 'AcademicTermDates' }))
       .meta({ description: 'Earliest first.' }),
     classes: z.int(),
     students: z

@@ -35,14 +35,16 @@ export const Marked = z
 
 const corrections = z
   .array(
-    z.object({
-      status,
-      class_id: id,
-      marked_by_name: z.string().nullable(),
-      marked_at: timestamp,
-      corrected_by_name: z.string().nullable(),
-      corrected_at: timestamp,
-    }),
+    z
+      .object({
+        status,
+        class_id: id,
+        marked_by_name: z.string().nullable(),
+        marked_at: timestamp,
+        corrected_by_name: z.string().nullable(),
+        corrected_at: timestamp,
+      })
+      .meta({ id: 'AttendanceCorrection' }),
   )
   .meta({ description: 'The previous values of the mark, oldest first.' });
 
@@ -81,7 +83,9 @@ const MarkableClass = z
   })
   .meta({ id: 'MarkableClass' });
 
-const summary = z.object({ ...counts, total: z.int(), attendance_rate: attendanceRate });
+const summary = z
+  .object({ ...counts, total: z.int(), attendance_rate: attendanceRate })
+  .meta({ id: 'AttendanceSummary' });
 
 export const StudentAttendance = z
   .object({

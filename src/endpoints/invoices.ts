@@ -92,13 +92,15 @@ const Invoice = z
     class_name: z.string().nullable(),
     due_date: date,
     items: z.array(
-      z.object({
-        id,
-        description: z.string(),
-        amount: amount.meta({ description: 'Unit price.' }),
-        quantity: z.int(),
-        line_total: amount,
-      }),
+      z
+        .object({
+          id,
+          description: z.string(),
+          amount: amount.meta({ description: 'Unit price.' }),
+          quantity: z.int(),
+          line_total: amount,
+        })
+        .meta({ id: 'InvoiceItem' }),
     ),
     total: amount,
     paid_amount: amount,

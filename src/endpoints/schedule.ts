@@ -23,31 +23,35 @@ export const Day = z.object({
     .boolean()
     .meta({ description: "In a teacher's schedule: the teacher is on approved leave. False in a class's schedule." }),
   slots: z.array(
-    z.object({
-      slot_id: id,
-      period: z.int(),
-      start_time: clock,
-      end_time: clock,
-      class_id: id,
-      class_name: z.string().nullable(),
-      subject_id: id,
-      subject_name: z.string(),
-      teacher_id: id.nullable(),
-      teacher_name: z.string().nullable(),
-      is_teacher_on_leave: z.boolean().meta({ description: 'The teacher is on approved leave on this day.' }),
-      room: z.string().nullable().meta({ description: 'The room of the slot, or else of the class.' }),
-    }),
+    z
+      .object({
+        slot_id: id,
+        period: z.int(),
+        start_time: clock,
+        end_time: clock,
+        class_id: id,
+        class_name: z.string().nullable(),
+        subject_id: id,
+        subject_name: z.string(),
+        teacher_id: id.nullable(),
+        teacher_name: z.string().nullable(),
+        is_teacher_on_leave: z.boolean().meta({ description: 'The teacher is on approved leave on this day.' }),
+        room: z.string().nullable().meta({ description: 'The room of the slot, or else of the class.' }),
+      })
+      .meta({ id: 'ScheduleSlot' }),
   ),
 });
 
 const periods = z
   .array(
-    z.object({
-      kind: z.enum(['period', 'lunch', 'break']),
-      period: z.int().nullable(),
-      start_time: clock,
-      end_time: clock,
-    }),
+    z
+      .object({
+        kind: z.enum(['period', 'lunch', 'break']),
+        period: z.int().nullable(),
+        start_time: clock,
+        end_time: clock,
+      })
+      .meta({ id: 'SchedulePeriod' }),
   )
   .meta({
     description: 'The periods, lunch and breaks of the day, in order. `period` is null for a break.',
