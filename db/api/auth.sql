@@ -108,8 +108,8 @@ begin
     || core.session_rotate(p ->> 'refresh_token')::jsonb)::json;
 end $$;
 comment on function api.auth_refresh is
-  '{refresh_token} → {session_id, user_id, tenant_id, refresh_token}, or {refused, is_over} if the token was used '
-  'before. Raises invalid_token if the user can no longer log in.';
+  '{refresh_token} → {session_id, user_id, tenant_id, refresh_token}, or {refused} if the token is retired, which ends '
+  'the session. Raises invalid_token if the user can no longer log in.';
 
 create function api.auth_profile(p jsonb) returns json language plpgsql stable as $$
 declare

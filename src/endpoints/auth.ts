@@ -132,19 +132,13 @@ const refresh: Handler = async (exchange) => {
       tenant_id: number | null;
       refresh_token: string;
       refused?: string;
-      is_over?: boolean;
     };
-    if (answer.refused) {
-      // Another tab may already have the next cookie, which must be kept.
-      if (cookie && answer.is_over) clearRefreshCookie(exchange);
-      throw new ApiError('invalid_token', answer.refused);
-    }
+    if (answer.refused) throw new ApiError('invalid_token', answer.refused);
     if (cookie) setRefreshCookie(exchange, answer.refresh_token);
     else res.set('X-Refresh-Token', answer.refresh_token);
     return JSON.stringify({ access_token: services.tokens.sign(answer) });
   } catch (error) {
-    if (cookie && !(error instanceof ApiError) && toApiError(error).error === 'invalid_token')
-      clearRefreshCookie(exchange);
+    if (cookie && toApiError(error).error === 'invalid_token') clearRefreshCookie(exchange);
     throw error;
   }
 };
@@ -190,7 +184,9 @@ export const auth = resource('/auth', 'Auth', 'Login, sessions, and your own pro
     description:
       'Send the refresh token in the header X-Refresh-Token, or as the cookie of a login with refresh_cookie. ' +
       'The cookie is accepted only from pages of this origin (otherwise 403). ' +
-      'The response has the next refresh token in the same form; the old one cannot be used again.',
+      'The response has a successor of the refresh token in the same form. A client may keep using its first token, ' +
+      'which lasts as long as the session, or switch to the successor each time. The first use of a successor retires ' +
+      'the token before it: using that one again ends the session, because one of the two users may be a thief.',
     answer: z.object({ access_token: z.string() }).meta({ id: 'RefreshAnswer' }),
     issuesRefreshToken: true,
     handler: refresh,

@@ -50,6 +50,21 @@ const refresh = (token: string, status: number) =>
 
 const claimsOf = (token: string) => jwt.decode(token) as Claims;
 
+const nextOf = ({ headers }: { headers: Headers }) => headers.get('x-refresh-token') ?? '';
+
+/** Makes a session and its refresh tokens older, as if this time had passed. */
+async function age(sid: number, by: string) {
+  await service.database.query('update platform.session set expires_at = expires_at - $2::interval where id = $1', [
+    sid,
+    by,
+  ]);
+  await service.database.query(
+    `update platform.refresh_token set expires_at = expires_at - $2::interval, used_at = used_at - $2::interval,
+       retired_at = retired_at - $2::interval, created_at = created_at - $2::interval where session_id = $1`,
+    [sid, by],
+  );
+}
+
 describe('login', () => {
   test('accepts the school by id, subdomain, X-Tenant-ID or host', async () => {
     const credentials = { email: school.adminEmail, password: testPassword };
@@ -381,7 +396,7 @@ describe('tokens', () => {
     expect((await elsewhere.get<Profile>('/api/auth/profile')).data.id).toBe(user.id);
   });
 
-  test('refresh returns a new access token for the same session and replaces the refresh token', async () => {
+  test('refresh returns a new access token for the same session and a successor of the refresh token', async () => {
     const user = await school.user(['teacher']);
     const traded = await refresh(user.refreshToken, 200);
     const next = traded.headers.get('x-refresh-token') ?? '';
@@ -428,25 +443,94 @@ describe('tokens', () => {
     expect(claimsOf(data.access_token)).toMatchObject({ is_platform_admin: true, sid: claimsOf(operator.token).sid });
   });
 
-  test('a refresh token that is reused within ten seconds is rejected, and the session continues', async () => {
-    const user = await school.user(['teacher']);
-    const next = (await refresh(user.refreshToken, 200)).headers.get('x-refresh-token') ?? '';
-    expect((await refresh(user.refreshToken, 401)).error).toBe('invalid_token');
-    await user.get('/api/auth/profile');
-    await refresh(next, 200);
+  describe('a client that keeps its first refresh token', () => {
+    test('can refresh as often as it likes, and stores at most a few unused successors', async () => {
+      const user = await school.user(['teacher']);
+      const { sid } = claimsOf(user.token);
+      for (let round = 0; round < 12; round++) {
+        const { data } = await refresh(user.refreshToken, 200);
+        expect(claimsOf(data.access_token).sid).toBe(sid);
+        await age(sid, '15 minutes');
+      }
+      const stored = await service.database.query('select from platform.refresh_token where session_id = $1', [sid]);
+      expect(stored).toHaveLength(2);
+    });
+
+    test('can use it until the session ends, even more than 30 days after the login', async () => {
+      const user = await school.user(['teacher']);
+      const { sid } = claimsOf(user.token);
+      for (let round = 0; round < 3; round++) {
+        await refresh(user.refreshToken, 200);
+        await age(sid, '20 days');
+      }
+      await age(sid, '11 days');
+      expect((await refresh(user.refreshToken, 401)).error).toBe('invalid_token');
+    });
+
+    test('loses its session when a thief uses a successor', async () => {
+      const user = await school.user(['teacher']);
+      const ofThief = nextOf(await refresh(user.refreshToken, 200));
+      await refresh(user.refreshToken, 200);
+      const { data } = await refresh(ofThief, 200);
+      expect((await refresh(user.refreshToken, 401)).error).toBe('invalid_token');
+      await user.get('/api/auth/profile', 401);
+      const access = { headers: { Authorization: `Bearer ${data.access_token}` } };
+      await service.anonymous.send('GET', '/api/auth/profile', access, 401);
+    });
   });
 
-  test('a refresh token that is reused after ten seconds ends the session, as it may be stolen', async () => {
+  describe('a client that uses each successor', () => {
+    test('can repeat a refresh whose response was lost', async () => {
+      const user = await school.user(['teacher']);
+      const { sid } = claimsOf(user.token);
+      let token = user.refreshToken;
+      for (let round = 0; round < 3; round++) {
+        await refresh(token, 200);
+        await age(sid, '1 minute');
+        token = nextOf(await refresh(token, 200));
+        await age(sid, '15 minutes');
+      }
+      await refresh(token, 200);
+    });
+
+    test('loses its session at once when a retired token is used, as it may be stolen', async () => {
+      const user = await school.user(['teacher']);
+      const next = nextOf(await refresh(user.refreshToken, 200));
+      const last = nextOf(await refresh(next, 200));
+      const refused = await refresh(user.refreshToken, 401);
+      expect([refused.error, refused.headers.get('x-refresh-token')]).toEqual(['invalid_token', null]);
+      await user.get('/api/auth/profile', 401);
+      for (const token of [user.refreshToken, next, last]) await refresh(token, 401);
+    });
+
+    test('loses its session when any earlier token is used, however old', async () => {
+      const user = await school.user(['teacher']);
+      let token = user.refreshToken;
+      for (let round = 0; round < 4; round++) {
+        token = nextOf(await refresh(token, 200));
+        await age(claimsOf(user.token).sid, '5 days');
+      }
+      await refresh(user.refreshToken, 401);
+      await refresh(token, 401);
+    });
+  });
+
+  test('after one successor is used, the others work for ten seconds; then their use ends the session', async () => {
     const user = await school.user(['teacher']);
-    const next = (await refresh(user.refreshToken, 200)).headers.get('x-refresh-token') ?? '';
-    const moved = await service.database.query(
-      `update platform.refresh_token set used_at = used_at - interval '11 seconds' where hash = sha256(convert_to($1, 'UTF8')) returning session_id`,
-      [user.refreshToken],
-    );
-    expect(moved).toHaveLength(1);
-    expect((await refresh(user.refreshToken, 401)).error).toBe('invalid_token');
+    const [first, second, third] = [
+      nextOf(await refresh(user.refreshToken, 200)),
+      nextOf(await refresh(user.refreshToken, 200)),
+      nextOf(await refresh(user.refreshToken, 200)),
+    ];
+    await refresh(first, 200);
+    await refresh(second, 200);
+    await age(claimsOf(user.token).sid, '11 seconds');
+    // Both have been used, so they are not subject to the ten seconds.
+    await refresh(first, 200);
+    await refresh(second, 200);
+    expect((await refresh(third, 401)).error).toBe('invalid_token');
     await user.get('/api/auth/profile', 401);
-    await refresh(next, 401);
+    await refresh(second, 401);
   });
 
   test('an unknown, expired or missing refresh token is rejected', async () => {
