@@ -4,6 +4,7 @@ select core.define_operation('notifications_list', p_feature => 'notifications')
 select core.define_operation('notifications_delete', p_feature => 'notifications', p_record => 'notification');
 select core.define_operation('notifications_read', p_feature => 'notifications', p_record => 'notification');
 select core.define_operation('notifications_stream', p_feature => 'notifications');
+select core.define_operation('notifications_stream_token', p_feature => 'notifications');
 select core.define_operation('notifications_read_all', p_feature => 'notifications');
 select core.define_operation('notifications_send', p_permission => 'notification.send', p_feature => 'notifications',
   p_idempotent => true, p_errors => '{invalid_reference}');
@@ -72,6 +73,14 @@ comment on function api.notifications_stream is
   'Returns the id after which the notification stream begins: last_event_id, or the user''s newest notification. '
   'The newest is also the maximum, because a database restored from a backup has fewer notifications than the '
   'client has seen. Later notifications have higher ids (core.send_message).';
+
+create function api.notifications_stream_token(p jsonb) returns json language sql stable as $$
+  select json_build_object('last_event_id', coalesce(max(id), 0))
+  from notification
+  where user_id = core.user_id();
+$$;
+comment on function api.notifications_stream_token is
+  'Returns {last_event_id}: the id of the user''s newest notification, or 0. The facade adds the token.';
 
 create function api.refuse_unknown(p_field text, p_what text, p_given jsonb, p_known bigint[]) returns void
   language plpgsql stable as $$

@@ -139,6 +139,12 @@ const openStream: Handler = async ({ req, res, params, call, services }) => {
   return undefined;
 };
 
+const createStreamToken: Handler = async ({ req, call, services }) => {
+  const answer = JSON.parse(await call('notifications_stream_token', {})) as { last_event_id: number };
+  if (!req.claims) throw new ApiError('unauthenticated', 'Send an access token.');
+  return JSON.stringify({ ...services.tokens.signStreamToken(req.claims), ...answer });
+};
+
 export const notifications = resource(
   '/notifications',
   'Notifications',
@@ -157,21 +163,42 @@ export const notifications = resource(
       operation: 'notifications_stream',
       summary: 'Receive your notifications as a stream',
       description:
-        'Server-sent events. Each has an `id`, the `event` notification and, as `data`, the JSON of `{id, title, ' +
-        'message, type, action_url, created_at}`. The stream begins with new notifications. To resume it without ' +
+        'Server-sent events. Each notification is a message without an `event` name, so that `EventSource.onmessage` ' +
+        'gets it: its `id` and, as `data`, the JSON of `{id, title, message, type, action_url, created_at}`. ' +
+        'Messages with an `event` name are not notifications; there are none yet. The stream begins with new notifications. To resume it without ' +
         'gaps or duplicates, send the id of the last event that you received, as the header `Last-Event-ID` or the ' +
         'parameter `last_event_id`. A comment is sent every 25 seconds. The stream stays open as long as the ' +
         'session, even if the access token expires. It ends when you log out, when the user or the school is ' +
         'deactivated, or when the school loses the feature; the response to a new connection says which. A user ' +
-        'may have 5 streams at a time (otherwise 429). In a browser use fetch, which can send the access token; ' +
-        '`EventSource` cannot.',
+        'may have 5 streams at a time (otherwise 429). The `EventSource` of a browser cannot send the access token: ' +
+        'give it a stream token (`POST /api/notifications/stream-token`) as the parameter `token`.',
       query: z.strictObject({
+        token: text(2000).optional().meta({ description: 'A stream token, instead of the header Authorization.' }),
         last_event_id: eventId
           .optional()
           .meta({ description: 'Like the header Last-Event-ID, which has priority.', examples: ['42'] }),
       }),
       isStream: true,
       handler: openStream,
+    },
+    'POST /stream-token': {
+      operation: 'notifications_stream_token',
+      summary: 'Get a token for the stream',
+      description:
+        'For the `EventSource` of a browser, which cannot send the header Authorization: ' +
+        '`new EventSource("/api/notifications/stream?token=…")`. The token only opens the stream of this session, ' +
+        'within 15 minutes. The stream stays open after that. An `EventSource` that reconnects later gets a 401 and ' +
+        'closes: get another token, and open the next one with `last_event_id`.',
+      answer: z
+        .object({
+          token: z.string(),
+          expires_at: timestamp,
+          last_event_id: z
+            .int()
+            .meta({ description: 'The id of your newest notification, for a stream that is to begin here.' }),
+        })
+        .meta({ id: 'StreamToken' }),
+      handler: createStreamToken,
     },
     'POST /read-all': {
       operation: 'notifications_read_all',

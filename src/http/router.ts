@@ -134,6 +134,13 @@ function routeSteps(services: Services): (route: Route) => RequestHandler[] {
     req.claims = services.tokens.verify(req.headers.authorization);
     next();
   };
+  /** `EventSource` cannot send a header. */
+  const authenticateStream: RequestHandler = (req, res, next) => {
+    const { token } = req.query;
+    if (req.headers.authorization !== undefined || typeof token !== 'string') return authenticate(req, res, next);
+    req.claims = services.tokens.verifyStreamToken(token);
+    next();
+  };
   return (route) => {
     const { endpoint, operation, method } = route;
     const isAnonymousRoute = isAnonymous(operation);
@@ -146,7 +153,9 @@ function routeSteps(services: Services): (route: Route) => RequestHandler[] {
     return [
       // Email scanners send HEAD to the links of an email, which must not use up a one-time link.
       ...(method === 'GET' && operation.writes ? [refuseHead] : []),
-      ...(isAnonymousRoute ? [limits.anonymous] : [authenticate, limits.session]),
+      ...(isAnonymousRoute
+        ? [limits.anonymous]
+        : [endpoint.isStream ? authenticateStream : authenticate, limits.session]),
       ...(operation.access === 'feed' ? [limits.feed] : []),
       ...(endpoint.bytes || endpoint.isStream ? [] : [acceptJson]),
       ...bodySteps,

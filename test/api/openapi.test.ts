@@ -55,9 +55,10 @@ describe('routes, operations and functions', () => {
     expect(names(operations.filter(({ name, writes }) => volatilities.get(name) !== (writes ? 'v' : 's')))).toEqual([]);
   });
 
-  test('a POST, PUT, PATCH or DELETE writes, except for checks and previews', () => {
+  test('a POST, PUT, PATCH or DELETE writes, except for checks, previews and stream tokens', () => {
     const reads = endpoints.filter(({ method, operation }) => method !== 'GET' && !operation.writes);
     expect(names(reads.map(({ operation }) => operation))).toEqual([
+      'notifications_stream_token',
       'platform_notification_templates_preview',
       'students_promotion_preview',
       'timetable_check_conflicts',
