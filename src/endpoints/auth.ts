@@ -6,11 +6,12 @@ import { clearRefreshCookie, requireSameOrigin, setRefreshCookie, tokenOfCookie 
 import { email, id, optionalText, password, text, timestamp, timestamps } from '../http/schemas.ts';
 
 const school = {
-  tenant_id: id.optional().meta({ description: 'The school by id, or by subdomain.' }),
-  subdomain: text(63)
-    .optional()
-    .meta({ description: 'Alternatives: the X-Tenant-ID header or the host name.', examples: ['demo'] }),
-  is_platform: z.boolean().optional().meta({ description: 'True for operators, who specify no school.' }),
+  tenant_id: id.nullish().meta({ description: 'The school by id, or by subdomain.' }),
+  subdomain: optionalText(63).meta({
+    description: 'Alternatives: the X-Tenant-ID header or the host name.',
+    examples: ['demo'],
+  }),
+  is_platform: z.boolean().nullish().meta({ description: 'True for operators, who specify no school.' }),
 };
 
 const Login = z
@@ -209,9 +210,10 @@ export const auth = resource('/auth', 'Auth', 'Login, sessions, and your own pro
   'POST /profile/picture': {
     operation: 'auth_profile_picture_set',
     summary: 'Set your own picture',
-    description: 'JPEG or PNG, at most 5 MB, in the field `picture` or `file`.',
+    description:
+      'JPEG or PNG, at most 5 MB, in the field `picture`, or `file`, `profile_picture`, `image`, `photo`, `avatar`.',
     upload: {
-      fields: ['picture', 'file', 'profile_picture'],
+      fields: ['picture', 'file', 'profile_picture', 'image', 'photo', 'avatar'],
       maxBytes: 5 * 1024 * 1024,
       types: ['image/jpeg', 'image/png'],
     },

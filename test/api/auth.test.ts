@@ -66,6 +66,15 @@ async function age(sid: number, by: string) {
 }
 
 describe('login', () => {
+  test('a school or is_platform that is null or empty counts as absent', async () => {
+    const credentials = { email: school.adminEmail, password: testPassword };
+    await login({ ...credentials, tenant_id: school.id, subdomain: '', is_platform: null }, 200);
+    await login({ ...credentials, tenant_id: null, subdomain: school.subdomain }, 200);
+    const operator = { email: operatorEmail, password: testPassword, is_platform: true };
+    await login({ ...operator, tenant_id: null, subdomain: null }, 200);
+    await login({ ...credentials, tenant_id: null, subdomain: '' }, 400);
+  });
+
   test('accepts the school by id, subdomain, X-Tenant-ID or host', async () => {
     const credentials = { email: school.adminEmail, password: testPassword };
     const host = await raw(service.url, {
@@ -531,6 +540,20 @@ describe('tokens', () => {
     expect((await refresh(third, 401)).error).toBe('invalid_token');
     await user.get('/api/auth/profile', 401);
     await refresh(second, 401);
+  });
+
+  test('refresh reads only the header X-Refresh-Token: no body, any body and an expired access token are fine', async () => {
+    const user = await school.user(['teacher']);
+    const headers = { 'X-Refresh-Token': user.refreshToken, 'X-Tenant-ID': String(school.id) };
+    const json = { 'Content-Type': 'application/json', Authorization: 'Bearer a.b.c' };
+    for (const [more, body] of [
+      [{}, ''],
+      [json, ''],
+      [json, '{}'],
+    ] as const) {
+      const request = { method: 'POST', path: '/api/auth/refresh', headers: { ...headers, ...more }, body };
+      expect((await raw(service.url, request)).status).toBe(200);
+    }
   });
 
   test('an unknown, expired or missing refresh token is rejected', async () => {
