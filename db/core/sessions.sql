@@ -140,9 +140,12 @@ begin
   end if;
   update platform.refresh_token set used_at = coalesce(used_at, now()), expires_at = now() + core.session_lifetime()
     where hash = v_token.hash;
-  -- A client that keeps using one token never uses its successors. They must not accumulate.
+  -- A client that keeps using one token never uses its successors, which must not accumulate. The newest ones stay for
+  -- browser tabs and devices that share the token.
   delete from platform.refresh_token
-    where predecessor_hash = v_token.hash and created_at < now() - core.refresh_token_grace();
+    where hash in (
+      select hash from platform.refresh_token where predecessor_hash = v_token.hash
+      order by created_at desc, hash offset 19);
   update platform.session set expires_at = now() + core.session_lifetime() where id = core.session_id();
   return json_build_object('refresh_token', core.refresh_token_new(core.session_id(), v_token.hash));
 end $$;
