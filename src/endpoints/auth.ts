@@ -6,9 +6,9 @@ import { clearRefreshCookie, requireSameOrigin, setRefreshCookie, tokenOfCookie 
 import { email, id, optionalText, password, text, timestamp, timestamps } from '../http/schemas.ts';
 
 const school = {
-  tenant_id: id.optional().meta({ description: 'The school by id, or by subdomain.' }),
+  tenant_id: id.nullish().meta({ description: 'The school by id, or by subdomain. Null is the same as absent.' }),
   subdomain: text(63)
-    .optional()
+    .nullish()
     .meta({ description: 'Alternatives: the X-Tenant-ID header or the host name.', examples: ['demo'] }),
   is_platform: z.boolean().optional().meta({ description: 'True for operators, who specify no school.' }),
 };

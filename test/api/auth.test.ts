@@ -125,6 +125,14 @@ describe('login', () => {
     expect(data).toMatchObject({ permissions: [], enabled_features: [], user: { email: operatorEmail } });
   });
 
+  test('a school that is null in a login is the same as none', async () => {
+    const operator = { is_platform: true, tenant_id: null, email: operatorEmail, password: testPassword };
+    expect((await login(operator, 200)).data.user.email).toBe(operatorEmail);
+    expect((await login({ ...operator, subdomain: null }, 200)).data.user.email).toBe(operatorEmail);
+    const nobody = await login({ tenant_id: null, email: operatorEmail, password: testPassword }, 400);
+    expect(nobody.details).toMatchObject([{ path: 'tenant_id' }]);
+  });
+
   test('operators cannot log in to a school, nor users of a school to the platform', async () => {
     expect((await login({ tenant_id: school.id, email: operatorEmail, password: testPassword }, 401)).error).toBe(
       'invalid_credentials',
