@@ -30,7 +30,7 @@ comment on table core.default_role is
 create table core.operation (
   name text primary key,
   access text not null constraint operation_access_check
-    check (access in ('public', 'token', 'feed', 'refresh', 'any', 'tenant', 'platform', 'analyst')),
+    check (access in ('public', 'token', 'feed', 'picture', 'refresh', 'any', 'tenant', 'platform', 'analyst')),
   permission text references core.permission (name) on delete restrict,
   allows_own_rows boolean not null,
   role text,

@@ -22,6 +22,8 @@ export interface CallContext {
   range?: { start: number | null; end: number | null; of?: string } | undefined;
   /** The ETags of files that the client already has, so that their bytes are not read; `*` means any. */
   known?: string[];
+  /** Signs the addresses of pictures in the answer; see PictureAddresses. */
+  picture_key?: string;
   /** Only checks whether the caller may run the operation; does not run it. */
   admit_only?: true;
   /** The session is an operator acting for a user: every request leaves an audit entry. */

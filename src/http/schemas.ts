@@ -99,6 +99,16 @@ export const dayOfWeek = z
 /** Maximum number of periods of a school day. */
 export const maxPeriods = 24;
 
+/** The address of a picture in a response. */
+export const pictureUrl = z
+  .string()
+  .nullable()
+  .meta({
+    description:
+      'The address of the picture, relative to that of the service; null without a picture. An `<img>` can show it: it is signed, needs no token, and expires within a day. Read the record again for a new one.',
+    examples: ['/api/pictures/3-17-1790899200-5f2c...'],
+  });
+
 /** The number of a period of the school day. */
 export const period = z
   .int()

@@ -795,7 +795,7 @@ describe('profile picture', () => {
       [jpeg, 'page.html', 'text/html', 'image/jpeg', 'jpg'],
     ] as const) {
       const { data } = await set(user, fileForm(content, name, claimed), 200);
-      expect(data.profile_picture_url).toMatch(/^\/api\/auth\/profile\/picture\?v=\d+$/);
+      expect(data.profile_picture_url).toMatch(/^\/api\/pictures\/[\w-]+$/);
       const served = await user.get<Buffer>(data.profile_picture_url ?? '');
       expect(served.data.equals(content)).toBe(true);
       expect(served.headers.get('content-type')).toBe(type);
@@ -855,12 +855,14 @@ describe('profile picture', () => {
     expect((await school.admin.get(`/api/users/${owner.id}/picture`, 404)).error).toBe('not_found');
     await set(owner, fileForm(png, 'a.png', 'image/png'), 200);
     const listed = await school.admin.get<{ profile_picture_url: string }>(`/api/users/${owner.id}`);
-    const seen = await school.admin.get<Buffer>(listed.data.profile_picture_url);
+    expect(listed.data.profile_picture_url).toMatch(/^\/api\/pictures\//);
+    const path = `/api/users/${owner.id}/picture`;
+    const seen = await school.admin.get<Buffer>(path);
     expect(seen.data.equals(png)).toBe(true);
     expect(seen.headers.get('content-type')).toBe('image/png');
     const colleague = await school.user(['teacher']);
-    expect((await colleague.get(listed.data.profile_picture_url, 403)).error).toBe('forbidden');
-    expect((await service.anonymous.get(listed.data.profile_picture_url, 401)).error).toBe('unauthenticated');
+    expect((await colleague.get(path, 403)).error).toBe('forbidden');
+    expect((await service.anonymous.get(path, 401)).error).toBe('unauthenticated');
   });
 
   test('operators can have one', async () => {
