@@ -42,14 +42,14 @@ const tenantFields = {
   plan_id: id.optional(),
   plan: z
     .strictObject({ id, name: z.string().max(100).optional() })
-    .optional()
-    .meta({ description: 'The plan as it is returned; `name` is ignored.', examples: [{ id: 2 }] }),
+    .meta({ id: 'PlanChoice', description: 'The plan as it is returned; `name` is ignored.', examples: [{ id: 2 }] })
+    .optional(),
   trial_ends_at: moment.nullish(),
   feature_flags: z
     .record(featureName, z.boolean())
     .refine((flags) => Object.keys(flags).length <= 50, 'must have at most 50 entries')
-    .optional()
     .meta({
+      id: 'FeatureFlags',
       description:
         'Overrides the features of the plan, by name. Names other than these five are stored and returned, but enable no endpoints.',
       examples: [{ transport: true }],
@@ -59,7 +59,8 @@ const tenantFields = {
         additionalProperties: { type: 'boolean' },
         maxProperties: 50,
       },
-    }),
+    })
+    .optional(),
   time_zone: text(100)
     .optional()
     .meta({ description: 'An IANA time zone.', examples: ['Africa/Lagos'] }),

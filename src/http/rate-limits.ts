@@ -11,8 +11,8 @@ const picturesPerRequest = 20;
 
 /**
  * Limits requests per minute: per session for logged-in users, because a whole school may share one IP address;
- * otherwise per IP address; for calendar feeds per token. Pictures have a higher limit per IP address. A limit of 0 means no limit. Each process counts
- * separately.
+ * otherwise per IP address; for calendar feeds per token. Pictures have a higher limit per IP address. A limit of 0
+ * means no limit. Each process counts separately.
  */
 export function rateLimits(settings: Pick<HttpSettings, 'RATE_LIMIT_PER_MINUTE' | 'PUBLIC_RATE_LIMIT_PER_MINUTE'>): {
   session: RequestHandler;

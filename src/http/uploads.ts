@@ -83,7 +83,7 @@ const megabytes = (bytes: number) => String(bytes / 1024 / 1024);
 async function takeDataUrl(
   req: Request,
   { field, maxBytes, types }: NonNullable<NonNullable<Endpoint['upload']>['dataUrl']>,
-  { fault }: NonNullable<Endpoint['upload']>,
+  { label = 'file', fault }: NonNullable<Endpoint['upload']>,
 ): Promise<void> {
   const body = req.body as Record<string, unknown> | undefined;
   const value = body && Object.hasOwn(body, field) ? body[field] : undefined;
@@ -94,19 +94,19 @@ async function takeDataUrl(
   const [, base64 = ''] = /^data:[^,]{0,200};base64,([a-z0-9+/]+={0,2})$/i.exec(value) ?? [];
   const content = Buffer.from(base64, 'base64');
   if (content.length > maxBytes)
-    throw new ApiError('payload_too_large', `The file must not be larger than ${megabytes(maxBytes)} MB.`);
+    throw new ApiError('payload_too_large', `The ${label} must not be larger than ${megabytes(maxBytes)} MB.`);
   const detected = await fileTypeFromBuffer(content);
   if (!detected || !types.includes(detected.mime))
     return refuse(`must be a data URL of ${types.join(' or ')}, in base64`);
   const wrong = await fault?.(content, detected.mime);
-  if (wrong !== undefined) refuse(`The picture ${wrong}`);
+  if (wrong !== undefined) refuse(`The ${label} ${wrong}`);
   req.body = Object.fromEntries(Object.entries(body ?? {}).filter(([name]) => name !== field));
   req.upload = { content, contentType: detected.mime, name: `${field}.${detected.ext}` };
 }
 
 async function checkFile(
   req: Request,
-  { fields, types, isOptional = false, fault }: NonNullable<Endpoint['upload']>,
+  { fields, types, isOptional = false, label = 'file', fault }: NonNullable<Endpoint['upload']>,
 ): Promise<void> {
   const file = (req.files as Express.Multer.File[] | undefined)?.find(({ fieldname }) => fields.includes(fieldname));
   if (!file && isOptional) return;
@@ -127,7 +127,7 @@ async function checkFile(
   }
   const wrong = await fault?.(file.buffer, contentType);
   if (wrong !== undefined) {
-    throw new ApiError('validation_error', `The picture ${wrong}`, {
+    throw new ApiError('validation_error', `The ${label} ${wrong}`, {
       details: [{ path: file.fieldname, message: wrong }],
     });
   }
