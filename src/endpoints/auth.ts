@@ -3,10 +3,10 @@ import { type Exchange, type Handler, resource } from '../http/endpoint.ts';
 import { ApiError } from '../domain/errors.ts';
 import { toApiError } from '../http/errors.ts';
 import { clearRefreshCookie, requireSameOrigin, setRefreshCookie, tokenOfCookie } from '../http/refresh-cookie.ts';
-import { email, id, optionalText, password, text, timestamp, timestamps } from '../http/schemas.ts';
+import { email, id, optionalText, password, pictureUrl, text, timestamp, timestamps } from '../http/schemas.ts';
 
 const school = {
-  tenant_id: id.nullish().meta({ description: 'The school by id, or by subdomain.' }),
+  tenant_id: id.nullish().meta({ description: 'The school by id, or by subdomain. Null is the same as absent.' }),
   subdomain: optionalText(63).meta({
     description: 'Alternatives: the X-Tenant-ID header or the host name.',
     examples: ['demo'],
@@ -32,7 +32,7 @@ const UserContext = z
     email: z.string(),
     first_name: z.string(),
     last_name: z.string(),
-    profile_picture_url: z.string().nullable(),
+    profile_picture_url: pictureUrl,
   })
   .meta({ id: 'UserContext' });
 
@@ -101,17 +101,26 @@ async function verified(
 const login: Handler = async (exchange) => {
   const { password, refresh_cookie, ...rest } = exchange.params as z.output<typeof Login>;
   const credentials = await verified(exchange, 'auth_credentials', rest, password);
-  const { session_id, refresh_token, tenant_id, ...answer } = JSON.parse(
+  const { session_id, refresh_token, tenant_id, user, ...answer } = JSON.parse(
     await exchange.call('auth_session_open', {
       ...rest,
       user_id: credentials.user_id,
       password_hash: credentials.password_hash,
     }),
-  ) as { session_id: number; refresh_token: string; tenant_id: number | null };
+  ) as {
+    session_id: number;
+    refresh_token: string;
+    tenant_id: number | null;
+    user: { profile_picture_id: number | null };
+  };
+  const { profile_picture_id, ...person } = user;
+  // Only now is it known which school the user logs in to.
+  const profile_picture_url =
+    profile_picture_id === null ? null : exchange.services.pictures.address(tenant_id ?? 0, profile_picture_id);
   if (refresh_cookie) setRefreshCookie(exchange, refresh_token);
   else exchange.res.set('X-Refresh-Token', refresh_token);
   const access_token = exchange.services.tokens.sign({ session_id, user_id: credentials.user_id ?? 0, tenant_id });
-  return JSON.stringify({ access_token, ...answer });
+  return JSON.stringify({ access_token, user: { ...person, profile_picture_url }, ...answer });
 };
 
 /** Returns the next token in the same way as the current one was sent: in the header or as a cookie. */

@@ -68,6 +68,7 @@ function describeAccess(endpoint: Endpoint, operation: Operation): string {
     public: 'Public.',
     token: 'Public, with a one-time token.',
     feed: 'Public, with the token of a calendar feed.',
+    picture: 'Public, with a signed address.',
     refresh: 'Needs a refresh token, in X-Refresh-Token or as a cookie.',
     any: 'Needs a login, of a school user or an operator.',
     tenant: operation.permission

@@ -59,6 +59,16 @@ export const date = z.iso
   .refine((day) => !/^\d{4}-\d\d-\d\d$/.test(day) || day >= '1000', 'must be between 1000-01-01 and 9999-12-31')
   .meta({ description: 'A date, `YYYY-MM-DD`.', examples: ['2026-09-01'] });
 
+/** The address of a picture in a response. */
+export const pictureUrl = z
+  .string()
+  .nullable()
+  .meta({
+    description:
+      'The address of the picture, relative to that of the service; null without a picture. An `<img>` can show it: it is signed, needs no token, and expires within a day. Read the record again for a new one.',
+    examples: ['/api/pictures/3-17-1790899200-5f2c...'],
+  });
+
 /** A time of day with minutes. */
 export const clock = z
   .string()

@@ -412,6 +412,8 @@ describe('a field of a body', () => {
     'POST /api/timetable/generate allow_partial': 'The handler stores no partial timetable without it.',
     'POST /api/timetable/generate dry_run': 'The handler stores nothing with it.',
     'POST /api/notifications/send all': 'The schema requires it unless recipients are named.',
+    'POST /api/platform/tenants plan.name': 'Documented as ignored.',
+    'PUT /api/platform/tenants/{id} plan.name': 'Documented as ignored.',
     'POST /api/platform/notification-templates/preview channel': 'A preview is the same on every channel.',
   };
 

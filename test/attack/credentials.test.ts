@@ -105,7 +105,7 @@ const forgeries: [string, (endpoint: Registered) => string][] = [
 ];
 
 describe('credentials', () => {
-  test('only login, refresh, password reset, email links and calendar feeds work without an access token', () => {
+  test('only login, refresh, password reset, email links, calendar feeds and signed pictures work without an access token', () => {
     expect(endpoints.filter(isAnonymous).map(({ name }) => name)).toEqual([
       'POST /api/auth/login',
       'POST /api/auth/refresh',
@@ -115,6 +115,7 @@ describe('credentials', () => {
       'POST /api/auth/email/verify',
       // Authenticated by the token of the feed; see test/api/calendar-feeds.test.ts.
       'GET /api/calendar/{token}.ics',
+      'GET /api/pictures/{token}',
     ]);
     expect(protectedEndpoints.length).toBeGreaterThan(20);
   });

@@ -137,6 +137,7 @@ const granted: Record<string, string[]> = {
     'student_id',
     'teacher_id',
     'template_format',
+    'picture_url',
     'placeholder_names',
     'tenant_features',
     'tenant_id',
