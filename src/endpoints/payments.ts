@@ -1,8 +1,10 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
-import { exporter, exportFormat, exportTypes, studentColumns } from '../http/exports.ts';
-import { paymentReceipt, pdfType } from '../http/pdf-downloads.ts';
-import { amount, date, days, id, money, optionalText, page, pathId, text, timestamps } from '../http/schemas.ts';
+import { exporter, exportFormat, exportTypes } from '../http/exports.ts';
+import { receiptFileName } from '../documents/invoice.ts';
+import { pdfDownload } from './parts/pdf-download.ts';
+import { amount, date, dateRange, id, money, optionalText, page, pathId, text, timestamps } from '../http/schemas.ts';
+import { studentColumns } from './parts/student-columns.ts';
 
 /** Free text: each school has its own payment methods. */
 export const paymentMethod = text(50).meta({ description: 'Free text.', examples: ['cash'] });
@@ -71,12 +73,9 @@ export const financePayments = resource(
       isCreate: true,
     },
     'GET /:id/receipt': {
-      operation: 'payments_receipt',
+      ...pdfDownload('payments_receipt', 'payment', receiptFileName),
       summary: 'Download the receipt of a payment',
       description: 'A PDF. For payments of student fees and of invoices. A student can get only their own.',
-      bytes: [pdfType],
-      isTagged: true,
-      handler: paymentReceipt,
     },
     'GET /:id': {
       operation: 'payments_get',
@@ -112,7 +111,7 @@ const filters = {
   kind: z.enum(['student_fee', 'invoice']).optional(),
   payment_method: paymentMethod.optional(),
 };
-const listQuery = days(page(filters, ['payment_date', 'amount', 'receipt_number', 'student_name']));
+const listQuery = dateRange(page(filters, ['payment_date', 'amount', 'receipt_number', 'student_name']));
 
 export const feePayments = resource('/fees/payments', 'Fee payments', 'Payments of student fees and of invoices.', {
   'GET /': {
@@ -129,7 +128,7 @@ export const feePayments = resource('/fees/payments', 'Fee payments', 'Payments 
     summary: 'Export payments',
     description:
       'A .csv or .xlsx file with all payments that match the filters, including reversals, oldest first. 403 `forbidden` for users who may not see the whole school.',
-    query: days(z.strictObject({ ...exportFormat, search: listQuery.shape.search, ...filters })),
+    query: dateRange(z.strictObject({ ...exportFormat, search: listQuery.shape.search, ...filters })),
     bytes: exportTypes,
     handler: exporter('payments_export', {
       name: 'payments',

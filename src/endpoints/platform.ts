@@ -41,8 +41,8 @@ const tenantFields = {
   }),
   feature_flags: z
     .partialRecord(z.enum(features), z.boolean())
-    .optional()
     .meta({
+      id: 'FeatureFlags',
       description: 'Overrides the features of the plan, by name.',
       examples: [{ transport: true }],
       override: {
@@ -50,7 +50,8 @@ const tenantFields = {
         properties: Object.fromEntries(features.map((name) => [name, { type: 'boolean' }])),
         additionalProperties: false,
       },
-    }),
+    })
+    .optional(),
   time_zone: text(100)
     .optional()
     .meta({ description: 'An IANA time zone.', examples: ['Africa/Lagos'] }),

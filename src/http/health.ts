@@ -6,7 +6,7 @@ import type { Services } from './services.ts';
 /** The name and version of the service. */
 export const serviceInfo = { service: packageJson.name, version: packageJson.version };
 
-/** /api/health responds while the process runs; /api/health/ready succeeds only when it can serve requests. */
+/** Liveness and readiness; docs/operations.md describes what they check. */
 export function healthRouter(services: Services): Router {
   const router = Router();
   router.get('/', (_req, res) => {

@@ -1,4 +1,4 @@
-import { forEachSchool } from '../for-each-school.ts';
+import { callForEachSchool } from '../for-each-school.ts';
 import type { TaskContext } from '../task-context.ts';
 
 /**
@@ -8,8 +8,8 @@ import type { TaskContext } from '../task-context.ts';
  */
 export async function notify_daily(_payload: unknown, { pool }: TaskContext): Promise<void> {
   const results = await Promise.allSettled([
-    forEachSchool(pool, 'core.schools_with_subscription_ending()', 'core.subscription_daily'),
-    forEachSchool(pool, 'core.schools_due_for_document_check()', 'core.notify_documents_expiring'),
+    callForEachSchool(pool, 'core.schools_with_subscription_ending()', 'core.subscription_daily'),
+    callForEachSchool(pool, 'core.schools_due_for_document_check()', 'core.notify_documents_expiring'),
   ]);
   for (const result of results) if (result.status === 'rejected') throw result.reason;
 }
