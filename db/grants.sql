@@ -49,7 +49,8 @@ declare
     is_impersonation_allowed,timetable_lease
   }';
   v_platform_only text[] := '{
-    audit,is_reserved_subdomain,require_plan_fits,tenant_provision,impersonation_begin,subscription_period
+    audit,is_reserved_subdomain,require_plan_fits,tenant_provision,impersonation_begin,subscription_period,
+    subscription_period_end,subscription_lapse
   }';
   v_function record;
 begin
@@ -79,7 +80,8 @@ grant select on core.error, core.permission, core.record, core.notification_even
 grant execute on function platform.search_normal(text) to school_tenant, school_platform;
 
 -- Operators.
-grant select on platform.tenant, platform.plan, platform.tenant_usage, platform.subscription, platform.audit_log,
+grant select on core.current_subscription, platform.tenant, platform.plan, platform.tenant_usage,
+  platform.subscription, platform.audit_log,
   platform.state_transition, platform.user_account, platform.file, platform.idempotency_key
   to school_platform;
 grant insert (name, subdomain, contact_email, plan_id, trial_ends_at, feature_flags, time_zone),
@@ -89,7 +91,7 @@ grant insert (name, subdomain, contact_email, plan_id, trial_ends_at, feature_fl
 -- A row lock requires the update privilege on a column.
 grant update (updated_at) on platform.tenant_usage to school_platform;
 grant insert (tenant_id, plan_id, status, current_period_end),
-  update (plan_id, status, started_at, current_period_end, updated_at)
+  update (plan_id, status, started_at, current_period_end, grace_days, updated_at)
   on platform.subscription to school_platform;
 grant insert (name, price_monthly, max_students, max_teachers, features),
   update (name, price_monthly, max_students, max_teachers, features, updated_at),
@@ -120,7 +122,9 @@ grant select (tenant_id, refreshed_at) on mart.school to school_analyst;
 grant select (id, name, subdomain, status, plan_id, is_setup_complete, trial_ends_at, time_zone, created_at)
   on platform.tenant to school_analyst;
 grant select (tenant_id, students, teachers, classes) on platform.tenant_usage to school_analyst;
-grant select (tenant_id, status) on platform.subscription to school_analyst;
+grant select (tenant_id, plan_id, status, started_at, current_period_end, grace_days) on platform.subscription
+  to school_analyst;
+grant select on core.current_subscription to school_analyst;
 grant select (id, name, price_monthly) on platform.plan to school_analyst;
 grant execute on function core.analytics_jobs() to school_analyst;
 
@@ -139,7 +143,7 @@ grant execute on function
   core.invoice_reminder_prepare(bigint, bigint, date),
   core.lock_key(text, bigint),
   core.notify_documents_expiring(bigint),
-  core.notify_trial_ending(bigint),
+  core.operator_notice_prepare(bigint),
   core.purge_drop(bigint),
   core.purge_due(integer),
   core.purge_mark(bigint, integer, text),
@@ -148,7 +152,8 @@ grant execute on function
   core.replace_deliver_job(bigint, bigint, jsonb),
   core.schools_due_for_document_check(),
   core.schools_to_clean_up(),
-  core.schools_with_trial_ending(),
+  core.schools_with_subscription_ending(),
+  core.subscription_daily(bigint),
   core.tenant_lock_key(bigint)
 to school_worker;
 grant usage on schema graphile_worker to school_worker;

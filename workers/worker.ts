@@ -13,11 +13,13 @@ import { notify_daily } from './tasks/notify_daily.ts';
 import { purge_tenants } from './tasks/purge_tenants.ts';
 import { send_email } from './tasks/send_email.ts';
 import { send_invoice_reminder } from './tasks/send_invoice_reminder.ts';
+import { send_operator_notice } from './tasks/send_operator_notice.ts';
 
 const tasks = {
   deliver,
   send_email,
   send_invoice_reminder,
+  send_operator_notice,
   clean_up,
   purge_tenants,
   daily,

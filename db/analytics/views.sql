@@ -15,7 +15,7 @@ create view analytics.tenants with (security_invoker = true) as
     t.time_zone, u.students, u.teachers, u.classes, m.refreshed_at
   from platform.tenant t
   join platform.plan p on p.id = t.plan_id
-  left join platform.subscription s on s.tenant_id = t.id
+  left join core.current_subscription s on s.tenant_id = t.id
   left join platform.tenant_usage u on u.tenant_id = t.id
   left join mart.school m on m.tenant_id = t.id;
 comment on view analytics.tenants is

@@ -1,7 +1,7 @@
 -- /api/devices: the devices that receive the push messages of a user.
 
-select core.define_operation('devices_register', p_errors => '{conflict}');
-select core.define_operation('devices_delete');
+select core.define_operation('devices_register', p_works_when_cancelled => true, p_errors => '{conflict}');
+select core.define_operation('devices_delete', p_works_when_cancelled => true);
 select core.define_operation('devices_web_push_key');
 
 create function api.devices_register(p jsonb) returns json language plpgsql as $$

@@ -1,11 +1,13 @@
 -- /api/notifications: lists and sends notifications, and changes the settings of events.
 
 select core.define_operation('notifications_list', p_feature => 'notifications');
-select core.define_operation('notifications_delete', p_feature => 'notifications', p_record => 'notification');
-select core.define_operation('notifications_read', p_feature => 'notifications', p_record => 'notification');
+select core.define_operation('notifications_delete', p_feature => 'notifications', p_works_when_cancelled => true,
+  p_record => 'notification');
+select core.define_operation('notifications_read', p_feature => 'notifications', p_works_when_cancelled => true,
+  p_record => 'notification');
 select core.define_operation('notifications_stream', p_feature => 'notifications');
 select core.define_operation('notifications_stream_token', p_feature => 'notifications');
-select core.define_operation('notifications_read_all', p_feature => 'notifications');
+select core.define_operation('notifications_read_all', p_feature => 'notifications', p_works_when_cancelled => true);
 select core.define_operation('notifications_send', p_permission => 'notification.send', p_feature => 'notifications',
   p_idempotent => true, p_errors => '{invalid_reference}');
 select core.define_operation('notifications_events_list', p_permission => 'notification.manage',

@@ -15,6 +15,8 @@ select core.define_operation('platform_tenants_activate', p_access => 'platform'
   p_errors => '{invalid_state}');
 select core.define_operation('platform_tenants_restore', p_access => 'platform', p_record => 'tenant',
   p_errors => '{conflict,invalid_state}');
+select core.define_operation('platform_subscriptions_update', p_access => 'platform', p_record => 'tenant',
+  p_errors => '{invalid_state}');
 select core.define_operation('platform_plans_list', p_access => 'platform');
 select core.define_operation('platform_plans_get', p_access => 'platform', p_record => 'plan');
 select core.define_operation('platform_plans_create', p_access => 'platform', p_idempotent => true,
@@ -28,14 +30,14 @@ select core.define_operation('platform_audit_logs_list', p_access => 'platform')
 select core.define_record('tenant', p_table => 'tenant', p_key => 't.id',
   p_source => $$
     tenant t join plan p on p.id = t.plan_id left join tenant_usage u on u.tenant_id = t.id
-      left join subscription s on s.tenant_id = t.id
+      left join core.current_subscription s on s.tenant_id = t.id
   $$,
   p_columns => $$
     t.id, t.name, t.subdomain, t.status, json_build_object('id', p.id, 'name', p.name) as plan, t.is_setup_complete,
     t.trial_ends_at, t.contact_email, t.feature_flags,
     core.enabled_features(p.features, t.feature_flags) as enabled_features,
-    json_build_object('status', s.status, 'started_at', s.started_at, 'current_period_end',
-      s.current_period_end) as subscription,
+    json_build_object('status', s.status, 'started_at', s.started_at, 'current_period_end', s.current_period_end,
+      'grace_days', s.grace_days, 'grace_ends_at', s.grace_ends_at) as subscription,
     json_build_object('total_students', coalesce(u.students, 0), 'total_teachers', coalesce(u.teachers, 0),
       'total_classes', coalesce(u.classes, 0)) as stats,
     t.time_zone, t.is_impersonation_allowed, t.deleted_at, t.created_at, t.updated_at
@@ -185,8 +187,16 @@ begin
     select
       id,
       plan_id,
-      case when trial_ends_at > now() then 'trialing' else 'active' end,
-      case when trial_ends_at > now() then trial_ends_at else now() + core.subscription_period() end
+      case
+        when trial_ends_at is null then 'active'
+        when trial_ends_at > now() then 'trialing'
+        else 'past_due'
+      end,
+      case
+        when trial_ends_at is null then core.subscription_period_end(time_zone)
+        -- After a trial in the past the grace period starts now.
+        else greatest(trial_ends_at, now())
+      end
     from tenant
     where id = v_id;
   perform core.tenant_provision(v_id, jsonb_build_object(
@@ -199,7 +209,8 @@ begin
 end $$;
 comment on function api.platform_tenants_create is
   'Creates a school with its schema, roles, first admin and subscription, in one transaction. Without a password the '
-  'admin gets an invitation. admin_email defaults to contact_email. Raises conflict for a subdomain that is in use, '
+  'admin gets an invitation. admin_email defaults to contact_email. The subscription is trialing until trial_ends_at, '
+  'past_due if that has passed, and active for a month without it. Raises conflict for a subdomain that is in use, '
   'invalid_reference for an unknown plan.';
 
 create function api.tenant_changed(p_action text, p_before jsonb) returns json language plpgsql as $$
@@ -210,6 +221,46 @@ begin
   return api.tenant_detail(v_id);
 end $$;
 comment on function api.tenant_changed is 'Audits the change of a school since p_before and returns the school.';
+
+create function api.subscription_set(p_tenant_id bigint, p_status text, p_period_end timestamptz) returns void
+  language plpgsql as $$
+begin
+  update subscription
+    set
+      started_at = case when status = p_status or p_status = 'cancelled' then started_at else now() end,
+      current_period_end = p_period_end
+    where tenant_id = p_tenant_id;
+  update subscription set status = p_status where tenant_id = p_tenant_id and status <> p_status;
+end $$;
+comment on function api.subscription_set is
+  'Sets the status of a subscription and the end of its period. A trial or a paid period that begins starts now. Call '
+  'core.subscription_lapse first. Raises invalid_state for a change that platform.state_transition does not list.';
+
+create function api.subscription_follow_trial(p_tenant_id bigint, p_before timestamptz) returns void
+  language plpgsql as $$
+declare
+  v_subscription record;
+begin
+  perform core.subscription_lapse(p_tenant_id);
+  select t.trial_ends_at, t.time_zone, s.status
+    into v_subscription
+    from tenant t
+    join core.current_subscription s on s.tenant_id = t.id
+    where t.id = p_tenant_id;
+  if v_subscription.trial_ends_at is not distinct from p_before or v_subscription.status = 'active' then
+    return;
+  elsif v_subscription.trial_ends_at > now() then
+    perform api.subscription_set(p_tenant_id, 'trialing', v_subscription.trial_ends_at);
+  elsif v_subscription.status = 'trialing' and v_subscription.trial_ends_at is null then
+    perform api.subscription_set(p_tenant_id, 'active', core.subscription_period_end(v_subscription.time_zone));
+  elsif v_subscription.status = 'trialing' then
+    perform api.subscription_set(p_tenant_id, 'past_due', now());
+  end if;
+end $$;
+comment on function api.subscription_follow_trial is
+  'Applies a changed end of the trial of a school to its subscription, unless that is active: a trial lasts until the '
+  'new end, which also restarts one that has ended or was cancelled; it ends now if the new end has passed; without an '
+  'end it becomes active for a month, like that of a new school. p_before is the previous end.';
 
 create function api.platform_tenants_update(p jsonb) returns json language plpgsql as $$
 declare
@@ -226,6 +277,9 @@ begin
       'Only an admin of the school can allow operators to log in again.');
   end if;
   perform core.record_update('tenant', api.tenant_columns(p));
+  if p ? 'trial_ends_at' then
+    perform api.subscription_follow_trial(v_id, (v_before ->> 'trial_ends_at')::timestamptz);
+  end if;
   -- A school may exceed the limits of the plan that it has, and clients send the plan back as they read it.
   if v_plan_id <> (v_before #>> '{plan,id}')::bigint then
     perform core.require_plan_fits(v_id, v_plan_id);
@@ -236,8 +290,59 @@ begin
   return api.tenant_changed('tenant.update', v_before);
 end $$;
 comment on function api.platform_tenants_update is
-  'Updates a school; its subscription gets the same plan. Disallowing impersonations ends current ones. Raises '
-  'conflict for a plan whose limits the school exceeds, forbidden when an operator allows impersonations again.';
+  'Updates a school; its subscription gets the same plan and follows a changed end of the trial '
+  '(api.subscription_follow_trial). Disallowing impersonations ends current ones. Raises conflict for a plan whose '
+  'limits the school exceeds, forbidden when an operator allows impersonations again.';
+
+create function api.platform_subscriptions_update(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+  v_before jsonb;
+  v_period_end timestamptz := (p ->> 'current_period_end')::timestamptz;
+  v_status text;
+begin
+  perform core.subscription_lapse(v_id);
+  v_before := api.tenant_record(v_id);
+  if v_before ->> 'status' = 'deleted' then
+    perform core.fail('invalid_state', 'This school is deleted. Restore it first.');
+  elsif v_before #>> '{subscription,status}' is null then
+    perform core.fail('invalid_state', 'This school has no subscription.');
+  elsif v_period_end <= now() then
+    perform core.refuse_field('validation_error', 'current_period_end', 'must be in the future');
+  end if;
+  v_status := coalesce(p ->> 'status', case
+    when v_period_end is not null and v_before #>> '{subscription,status}' <> 'trialing' then 'active'
+    else v_before #>> '{subscription,status}'
+  end);
+  if v_status = 'cancelled' and v_period_end is not null then
+    perform core.refuse_field('validation_error', 'current_period_end', 'cannot be set with the status cancelled');
+  elsif v_status <> v_before #>> '{subscription,status}' then
+    v_period_end := coalesce(v_period_end, case v_status
+      when 'active' then core.subscription_period_end(v_before ->> 'time_zone')
+      when 'cancelled' then least((v_before #>> '{subscription,current_period_end}')::timestamptz, now())
+    end);
+    if v_period_end is null then
+      perform core.refuse_field('validation_error', 'current_period_end', 'is required to start a trial');
+    end if;
+  end if;
+  if p ? 'grace_days' then
+    update subscription set grace_days = (p ->> 'grace_days')::integer where tenant_id = v_id;
+  end if;
+  if v_period_end is not null then
+    perform api.subscription_set(v_id, v_status, v_period_end);
+    if v_status = 'trialing' then
+      update tenant set trial_ends_at = v_period_end where id = v_id;
+    end if;
+  end if;
+  perform core.audit('subscription.update', 'tenant', v_id, v_id,
+    core.diff(v_before, api.tenant_record(v_id)::jsonb));
+  return api.tenant_detail(v_id);
+end $$;
+comment on function api.platform_subscriptions_update is
+  '{status?, current_period_end?, grace_days?}: renews, extends, cancels or reactivates the subscription of a school. '
+  'An end alone extends a trial; it activates any other subscription. active without an end starts a month now, unless '
+  'it is active already. cancelled takes effect now. trialing needs an end. Audited. Raises invalid_state for a school '
+  'without a subscription and for a trial of an active one.';
 
 create function api.tenant_change_status(p jsonb, p_action text) returns json language plpgsql as $$
 declare

@@ -12,7 +12,8 @@ select core.define_operation('schedule_feeds_create', p_permission => 'timetable
   p_errors => '{conflict,invalid_state,invalid_reference}');
 select core.define_operation('schedule_feeds_create_own', p_feature => 'timetable', p_idempotent => true,
   p_record => 'calendar_feed', p_errors => '{conflict,invalid_state}');
-select core.define_operation('schedule_feeds_delete', p_feature => 'timetable', p_record => 'calendar_feed');
+select core.define_operation('schedule_feeds_delete', p_feature => 'timetable', p_works_when_cancelled => true,
+  p_record => 'calendar_feed');
 select core.define_operation('calendar_get', p_access => 'feed', p_feature => 'timetable');
 select core.define_operation('timetable_print', p_permission => 'timetable.read', p_allows_own_rows => true,
   p_feature => 'timetable', p_errors => '{not_found}');

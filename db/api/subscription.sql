@@ -3,7 +3,7 @@
 select core.define_operation('subscription_status', p_permission => 'subscription.manage');
 select core.define_operation('subscription_plans', p_permission => 'subscription.manage');
 select core.define_operation('subscription_upgrade', p_permission => 'subscription.manage', p_idempotent => true,
-  p_errors => '{conflict,invalid_state,invalid_reference}');
+  p_works_when_cancelled => true, p_errors => '{conflict,invalid_state,invalid_reference}');
 
 create function api.subscription_status(p jsonb) returns json language sql stable as $$
   select core.subscription_status();
@@ -21,5 +21,5 @@ begin
   return core.subscription_status();
 end $$;
 comment on function api.subscription_upgrade is
-  '{plan_id}: changes the plan from now on. Raises invalid_reference for an unknown plan, conflict for the current one '
-  'and for one whose limits the school exceeds.';
+  '{plan_id}: changes the plan from now on and activates the subscription. Raises invalid_reference for an unknown '
+  'plan, conflict for the current one of an active subscription and for one whose limits the school exceeds.';

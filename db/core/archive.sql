@@ -173,7 +173,9 @@ begin
     insert into platform.tenant select (v_tenant).*;
     insert into platform.subscription
       select s.*
-      from jsonb_populate_record(null::platform.subscription, nullif(p_header -> 'subscription', 'null')
+      -- Files of earlier versions have no grace_days.
+      from jsonb_populate_record(null::platform.subscription, '{"grace_days": 14}'
+        || nullif(p_header -> 'subscription', 'null')
         || jsonb_build_object('id', nextval('platform.subscription_id_seq'), 'plan_id', v_file.plan_id)) s
       where s.tenant_id = v_file.id;
   end if;

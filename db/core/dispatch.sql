@@ -97,13 +97,13 @@ begin
   end if;
 
   select s.*, t.id as tenant, t.subdomain, t.status as tenant_status, t.time_zone, t.is_setup_complete, t.feature_flags,
-         t.trial_ends_at, p.features as plan_features, sub.status as subscription_status
+         p.features as plan_features, sub.status as subscription_status
     into v_request
     from (select v_session_id as id) requested
     left join platform.session s on s.id = requested.id and s.revoked_at is null and s.expires_at > now()
     left join platform.tenant t on t.id = coalesce(s.tenant_id, v_tenant_id)
     left join platform.plan p on p.id = t.plan_id
-    left join platform.subscription sub on sub.tenant_id = t.id;
+    left join core.current_subscription sub on sub.tenant_id = t.id;
 
   if o.access not in ('public', 'token', 'feed', 'picture') then
     if v_request.id is null then
@@ -169,9 +169,13 @@ begin
     if o.needs_setup and not v_request.is_setup_complete then
       perform core.fail('setup_incomplete', 'Complete the setup of the school first.');
     end if;
-    if o.needs_subscription and not coalesce(v_request.subscription_status = 'active'
-        or (v_request.subscription_status = 'trialing' and v_request.trial_ends_at > now()), false) then
+    if o.needs_subscription and not coalesce(v_request.subscription_status in ('trialing', 'active'), false) then
       perform core.fail('subscription_inactive', 'This needs an active subscription.');
+    end if;
+    if v_request.subscription_status = 'cancelled' and o.access = 'tenant' and o.writes
+        and not o.works_when_cancelled then
+      perform core.fail('subscription_inactive',
+        'The subscription of the school is cancelled. Its data can only be read until it has a plan again.');
     end if;
   end if;
 

@@ -9,6 +9,7 @@ declare
   -- Emails that a user waits for, such as login links, come before all other jobs.
   v_priority integer := case p_task
     when 'send_email' then 0
+    when 'send_operator_notice' then 5
     when 'daily_school' then 5
     when 'deliver' then 10
     when 'send_invoice_reminder' then 10

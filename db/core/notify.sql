@@ -316,10 +316,10 @@ comment on function core.send_message is
   'definer: the user who causes a message may read neither the addresses nor the devices of others.';
 
 create function core.is_mandatory(p_event text) returns boolean language sql immutable
-  return coalesce(p_event = 'operator.login', false);
+  return coalesce(p_event = 'operator.login' or p_event = 'trial.ending' or p_event like 'subscription.%', false);
 comment on function core.is_mandatory is
   'Whether a school is notified of an event even without the feature notifications. Otherwise operators could hide an '
-  'impersonation by removing the feature first.';
+  'impersonation by removing the feature first, and a small plan would end without notice.';
 
 create function core.notify(p_event text, p_recipients jsonb, p_action_url text default null) returns integer
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$

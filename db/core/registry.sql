@@ -37,6 +37,7 @@ create table core.operation (
   feature text,
   needs_setup boolean not null,
   needs_subscription boolean not null,
+  works_when_cancelled boolean not null,
   writes boolean,
   idempotent boolean not null,
   record text,
@@ -56,6 +57,10 @@ comment on column core.operation.permission is
 comment on column core.operation.allows_own_rows is
   'True: a student or a teacher without the permission may run it too, limited to their own rows.';
 comment on column core.operation.role is 'The role that the user needs.';
+comment on column core.operation.needs_subscription is 'True: the subscription must be trialing or active.';
+comment on column core.operation.works_when_cancelled is
+  'True: a school whose subscription is cancelled may run this write. Reads, and operations of any access other than '
+  'tenant, always work.';
 comment on column core.operation.writes is
   'Whether the function is volatile. If not, core.call makes the transaction read-only. Set by db/finish.sql.';
 comment on column core.operation.idempotent is
@@ -76,7 +81,8 @@ comment on column core.operation.content is
 create function core.define_operation(
   p_name text, p_access text default 'tenant', p_permission text default null, p_allows_own_rows boolean default false,
   p_role text default null, p_feature text default null, p_needs_setup boolean default false,
-  p_needs_subscription boolean default false, p_idempotent boolean default false, p_record text default null,
+  p_needs_subscription boolean default false, p_works_when_cancelled boolean default false,
+  p_idempotent boolean default false, p_record text default null,
   p_lock_first text default null, p_content text default null, p_errors text[] default '{}'
 ) returns void language plpgsql as $define$
 declare
@@ -92,9 +98,9 @@ begin
     raise exception 'The operation % needs the role %, which db/seed/permissions.sql does not define.', p_name, p_role;
   end if;
   insert into core.operation (name, access, permission, allows_own_rows, role, feature, needs_setup, needs_subscription,
-      idempotent, record, lock_first, content, errors)
+      works_when_cancelled, idempotent, record, lock_first, content, errors)
     values (p_name, p_access, p_permission, p_allows_own_rows, p_role, p_feature, p_needs_setup, p_needs_subscription,
-      p_idempotent, p_record, p_lock_first, p_content, p_errors);
+      p_works_when_cancelled, p_idempotent, p_record, p_lock_first, p_content, p_errors);
 end $define$;
 comment on function core.define_operation is 'Defines an operation: who may run it and which errors it can answer.';
 

@@ -23,7 +23,7 @@ begin
     where name = 'Premium'
     returning id into v_id;
   insert into platform.subscription (tenant_id, plan_id, status, current_period_end)
-    select id, plan_id, 'active', now() + interval '1 month'
+    select id, plan_id, 'active', now() + interval '10 years'
     from platform.tenant
     where id = v_id;
   perform core.tenant_provision(v_id, jsonb_build_object(

@@ -93,6 +93,9 @@ const sentences: Record<string, string> = {
   'operator.password': 'Changed their password',
   'operator.picture': 'Changed their picture',
   'subscription.upgrade': 'Upgraded the subscription',
+  'subscription.update': 'Changed the subscription',
+  'subscription.lapse': 'Subscription became past due',
+  'subscription.cancel': 'Subscription was cancelled after the grace period',
   'tenant.impersonate': 'Logged in as a school admin',
 };
 

@@ -132,6 +132,8 @@ export interface Conflict {
 
 interface RecordOptions<R, T extends object> {
   path: string;
+  /** Where to send the changes; by default `path`. */
+  savePath?: string;
   response: Pick<ApiResponse<R>, 'data' | 'etag'>;
   toForm: (record: R) => T;
   toBody: (changes: Partial<T>, value: T) => unknown;
@@ -146,7 +148,7 @@ interface RecordOptions<R, T extends object> {
 export function useRecordForm<R extends { updated_at: string }, T extends object>(
   options: RecordOptions<R, T>,
 ): Form<T> & { conflicts: Conflict[] } {
-  const { path, response, toForm, toBody, labels, onSaved } = options;
+  const { path, savePath = path, response, toForm, toBody, labels, onSaved } = options;
   const version = useRef({ etag: response.etag, updatedAt: response.data.updated_at, form: toForm(response.data) });
   const [conflicts, setConflicts] = useState<Conflict[]>([]);
   const setVersion = ({ data, etag }: Pick<ApiResponse<R>, 'data' | 'etag'>) => {
@@ -183,7 +185,7 @@ export function useRecordForm<R extends { updated_at: string }, T extends object
       const { data } = await request<R>('GET', path);
       if (data.updated_at !== version.current.updatedAt && (await reloadAndMerge(changes))) return;
     }
-    const put = () => request<R>('PUT', path, { body: toBody(changes, value), ifMatch: version.current.etag });
+    const put = () => request<R>('PUT', savePath, { body: toBody(changes, value), ifMatch: version.current.etag });
     let saved: ApiResponse<R>;
     try {
       saved = await put();

@@ -12,7 +12,11 @@ export const errors = {
   unauthenticated: { status: 401, sqlstate: 'S401A', meaning: 'The request has no access token.' },
   invalid_credentials: { status: 401, sqlstate: 'S401B', meaning: 'The email address or the password is wrong.' },
   invalid_token: { status: 401, sqlstate: 'S401C', meaning: 'The token is invalid, expired, already used or revoked.' },
-  subscription_inactive: { status: 402, sqlstate: 'S402A', meaning: 'The school has no active subscription.' },
+  subscription_inactive: {
+    status: 402,
+    sqlstate: 'S402A',
+    meaning: 'The subscription of the school is cancelled, or the operation needs an active one.',
+  },
   forbidden: {
     status: 403,
     sqlstate: 'S403A',

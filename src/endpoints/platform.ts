@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
+import { subscriptionStatus } from './subscription.ts';
 import {
   date,
   Deleted,
@@ -44,7 +45,11 @@ const tenantFields = {
     .strictObject({ id, name: z.string().max(100).optional() })
     .meta({ id: 'PlanChoice', description: 'The plan as it is returned; `name` is ignored.', examples: [{ id: 2 }] })
     .optional(),
-  trial_ends_at: moment.nullish(),
+  trial_ends_at: moment.nullish().meta({
+    description:
+      'End of the trial. A new school is `trialing` until then, `past_due` if it has passed, `active` for a month ' +
+      'without it. A change applies to the subscription unless that is active.',
+  }),
   feature_flags: z
     .record(featureName, z.boolean())
     .refine((flags) => Object.keys(flags).length <= 50, 'must have at most 50 entries')
@@ -103,9 +108,11 @@ export const Tenant = z
     feature_flags: z.record(z.string(), z.boolean()),
     enabled_features: z.array(z.string()),
     subscription: z.object({
-      status: z.enum(['trialing', 'active', 'past_due', 'cancelled']).nullable(),
+      status: subscriptionStatus.nullable(),
       started_at: timestamp.nullable(),
       current_period_end: timestamp.nullable(),
+      grace_days: z.int().nullable(),
+      grace_ends_at: timestamp.nullable(),
     }),
     stats: z.object({ total_students: z.int(), total_teachers: z.int(), total_classes: z.int() }),
     time_zone: z.string(),
@@ -256,6 +263,27 @@ export const platform = resource('/platform', 'Platform', 'For operators: school
     operation: 'platform_tenants_restore',
     summary: 'Restore a deleted school',
     description: '409 invalid_state after it was purged; then import its export file.',
+    answer: TenantDetail,
+  },
+  'PUT /tenants/:id/subscription': {
+    operation: 'platform_subscriptions_update',
+    summary: 'Renew, extend, cancel or reactivate the subscription of a school',
+    description:
+      '`current_period_end` alone extends a trial, and renews or reactivates any other subscription until then. ' +
+      '`active` without an end starts a month now, unless the subscription is active already. `cancelled` takes effect ' +
+      'now. `trialing` needs an end; 409 invalid_state for an active subscription.',
+    body: z
+      .strictObject({
+        status: z.enum(['trialing', 'active', 'cancelled']),
+        current_period_end: moment.meta({ description: 'In the future.' }),
+        grace_days: z
+          .int()
+          .min(0)
+          .max(365)
+          .meta({ description: 'Days between the end of the period and the cancellation. 14 for a new school.' }),
+      })
+      .partial()
+      .meta({ id: 'TenantSubscriptionChange' }),
     answer: TenantDetail,
   },
   'GET /plans': {

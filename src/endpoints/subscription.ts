@@ -5,14 +5,26 @@ import { id, timestamp } from '../http/schemas.ts';
 const features = z
   .array(z.string())
   .meta({ description: 'The features of the plan. Flags of the school can override them.' });
+/** The current status. It follows from the dates, so it never lags behind them. */
+export const subscriptionStatus = z.enum(['trialing', 'active', 'past_due', 'cancelled']).meta({
+  id: 'SubscriptionStatus',
+  description:
+    '`trialing` or `active` until the end of the period, then `past_due` for a grace period of 14 days, then ' +
+    '`cancelled`. `past_due` allows everything except operations that need an active subscription. `cancelled` allows ' +
+    'reading, exports, logins and the choice of a plan; other writes get 402 subscription_inactive.',
+});
+
 const usage = z.object({ used: z.int(), limit: z.int() });
 
 export const Subscription = z
   .object({
-    status: z.enum(['trialing', 'active', 'past_due', 'cancelled']),
+    status: subscriptionStatus,
     plan: z.object({ id, name: z.string(), price_monthly: z.number(), features }),
     started_at: timestamp.meta({ description: 'Start of the period.' }),
-    current_period_end: timestamp,
+    current_period_end: timestamp.meta({ description: 'End of the trial or of the paid period.' }),
+    grace_ends_at: timestamp.nullable().meta({
+      description: 'While `past_due`: when the subscription will be cancelled. Otherwise null.',
+    }),
     trial_ends_at: timestamp.nullable(),
     usage: z
       .object({ students: usage, teachers: usage })
@@ -31,7 +43,9 @@ const Plans = z
       features,
       is_current: z.boolean().meta({ description: 'Whether this is the current plan of the school.' }),
       is_available: z.boolean().meta({
-        description: 'Whether the school can switch to it: not the current plan, and its limits are not exceeded.',
+        description:
+          'Whether the school can choose it: its limits are not exceeded, and it is not the current plan of an active ' +
+          'subscription.',
       }),
     }),
   )
@@ -48,8 +62,9 @@ export const subscription = resource('/subscription', 'Subscription', 'The plan 
     operation: 'subscription_upgrade',
     summary: 'Change the plan',
     description:
-      'Applies from the next request, and starts a period of a month. ' +
-      '409 conflict for the current plan, and for one whose limits the school exceeds.',
+      'Applies from the next request, starts a period of a month, and activates the subscription. The current plan is ' +
+      'accepted unless the subscription is active, and a smaller plan if the school fits its limits. ' +
+      '409 conflict for the current plan of an active subscription, and for a plan whose limits the school exceeds.',
     body: z.strictObject({ plan_id: id }).meta({ id: 'SubscriptionUpgrade' }),
     answer: Subscription,
   },

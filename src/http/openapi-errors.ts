@@ -30,7 +30,8 @@ export function endpointErrors(endpoint: Endpoint, operation: Operation, path: s
     tenant_mismatch: isForSchools,
     tenant_not_found: access === 'public',
     feature_disabled: operation.feature !== null,
-    subscription_inactive: operation.needs_subscription,
+    subscription_inactive:
+      operation.needs_subscription || (access === 'tenant' && operation.writes && !operation.works_when_cancelled),
     setup_incomplete: operation.needs_setup,
     not_found: path.includes(':'),
     idempotency_key_reused: operation.idempotent,

@@ -10,6 +10,7 @@ export interface Operation {
   feature: string | null;
   needs_setup: boolean;
   needs_subscription: boolean;
+  works_when_cancelled: boolean;
   writes: boolean;
   idempotent: boolean;
   record: string | null;

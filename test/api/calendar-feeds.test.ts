@@ -544,8 +544,8 @@ describe('the row-level security of feeds', () => {
   test('no request gets the rights of the service, from an earlier setting of the connection or by a function that it may call', async () => {
     const { database } = service;
     await database.query(`
-      insert into core.operation (name, access, allows_own_rows, needs_setup, needs_subscription, writes, idempotent, errors)
-        values ('probe', 'tenant', false, false, false, false, false, '{}');
+      insert into core.operation (name, access, allows_own_rows, needs_setup, needs_subscription, works_when_cancelled, writes, idempotent, errors)
+        values ('probe', 'tenant', false, false, false, false, false, false, '{}');
       create function api.probe(p jsonb) returns json language plpgsql stable as $$ begin
         return json_build_object('is_system', current_setting('app.is_system', true), 'users', (select count(distinct user_id) from calendar_feed)); end $$;
       grant execute on function api.probe(jsonb) to school_tenant`);

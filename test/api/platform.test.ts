@@ -114,14 +114,16 @@ describe('creating a school', () => {
     expect((await mailTo(service, `head@${tenant.subdomain}.example`, 'Your account')).subject).toContain(other.name);
   });
 
-  test('with a trial end in the future starts as trialing until then, otherwise as active for a month', async () => {
+  test('with a future trial end starts as trialing, with a past one as past due, without one as active for a month', async () => {
     const ends = new Date(Date.now() + 14 * 86_400_000).toISOString();
     const trial = await create({ trial_ends_at: ends });
     expect(trial.subscription.status).toBe('trialing');
     expect(Date.parse(trial.trial_ends_at ?? '')).toBe(Date.parse(ends));
     expect(Date.parse(trial.subscription.current_period_end ?? '')).toBe(Date.parse(ends));
     const past = await create({ trial_ends_at: '2020-01-01T00:00:00Z' });
-    expect(past.subscription.status).toBe('active');
+    expect(past.subscription.status).toBe('past_due');
+    // The grace period starts with the school.
+    expect(Date.parse(past.subscription.current_period_end ?? '')).toBe(Date.parse(past.created_at));
     const paid = await create();
     expect(paid.subscription.status).toBe('active');
     expect(Date.parse(paid.subscription.current_period_end ?? '')).toBeGreaterThan(Date.now() + 27 * 86_400_000);

@@ -1,8 +1,8 @@
 import { describe, expect, test } from '@jest/globals';
 import { race } from '../support/client/race.ts';
-import { type School, serviceOfFile } from '../support/server/service.ts';
+import { operatorEmail, type School, serviceOfFile } from '../support/server/service.ts';
 import type { OutputOf } from '../support/client/output.ts';
-import type { AuditLog as AuditLogSchema } from '../../src/endpoints/platform.ts';
+import type { AuditLog as AuditLogSchema, TenantDetail } from '../../src/endpoints/platform.ts';
 import type { Subscription as SubscriptionSchema } from '../../src/endpoints/subscription.ts';
 
 const service = await serviceOfFile({}, 'template_many_ready');
@@ -36,6 +36,7 @@ describe('the status', () => {
       plan: { id: plan.id, name: plan.name, price_monthly: 1.5, features: ['timetable'] },
       started_at: found.started_at,
       current_period_end: found.current_period_end,
+      grace_ends_at: null,
       trial_ends_at: null,
       usage: { students: { used: 1, limit: 7 }, teachers: { used: 0, limit: 3 } },
     });
@@ -47,6 +48,199 @@ describe('the status', () => {
     const school = await service.school({ trial_ends_at });
     const found = await status(school);
     expect([found.status, Date.parse(found.trial_ends_at ?? '')]).toEqual(['trialing', Date.parse(trial_ends_at)]);
+  });
+});
+
+/** Sets the end of the period of a school, as an SQL expression. */
+const endPeriod = (school: School, end: string) =>
+  service.database.query(`update platform.subscription set current_period_end = ${end} where tenant_id = $1`, [
+    school.id,
+  ]);
+const change = (school: School, body: object, expected = 200) =>
+  service.operator.put<OutputOf<typeof TenantDetail>>(
+    `/api/platform/tenants/${school.id}/subscription`,
+    body,
+    expected,
+  );
+const inDays = (days: number) => new Date(Date.now() + days * 86_400_000).toISOString();
+
+describe('the life cycle', () => {
+  test.each(['trialing', 'active'])(
+    'leads from %s to past_due when the period ends, and to cancelled 14 days later, without waiting for the daily work',
+    async (from) => {
+      const school = await service.school(from === 'trialing' ? { trial_ends_at: inDays(1) } : {});
+      expect(await status(school)).toMatchObject({ status: from, grace_ends_at: null });
+      await endPeriod(school, "now() - interval '13 days 23 hours'");
+      const found = await status(school);
+      expect(found.status).toBe('past_due');
+      expect(Date.parse(found.grace_ends_at ?? '') - Date.parse(found.current_period_end)).toBe(14 * 86_400_000);
+      const { data: tenant } = await service.operator.get<OutputOf<typeof TenantDetail>>(
+        `/api/platform/tenants/${school.id}`,
+      );
+      expect(tenant.subscription).toEqual({
+        status: 'past_due',
+        started_at: found.started_at,
+        current_period_end: found.current_period_end,
+        grace_days: 14,
+        grace_ends_at: found.grace_ends_at,
+      });
+      await endPeriod(school, "now() - interval '14 days 1 second'");
+      expect(await status(school)).toMatchObject({ status: 'cancelled', grace_ends_at: null });
+    },
+  );
+
+  test('the grace period ends at the same local time of the school, also when summer time begins meanwhile', async () => {
+    const school = await service.school({ time_zone: 'Europe/Berlin' });
+    await service.database.query(
+      "update platform.subscription set status = 'past_due', current_period_end = '2100-03-20 12:00 Europe/Berlin' where tenant_id = $1",
+      [school.id],
+    );
+    const found = await status(school);
+    expect(Date.parse(found.current_period_end)).toBe(Date.parse('2100-03-20T11:00:00Z'));
+    expect(Date.parse(found.grace_ends_at ?? '')).toBe(Date.parse('2100-04-03T10:00:00Z'));
+  });
+
+  test('a past due school works as before, except for operations that need an active subscription', async () => {
+    const school = await service.school();
+    await endPeriod(school, 'now()');
+    expect((await addStudent(school)).status).toBe(201);
+    await service.database.query('update platform.tenant set is_setup_complete = true where id = $1', [school.id]);
+    expect((await school.admin.post('/api/timetable/generate', {}, 402)).error).toBe('subscription_inactive');
+  });
+
+  test('a cancelled school can log in, read, export and choose a plan, but not write', async () => {
+    const school = await service.school({ plan_id: 2 });
+    await addStudent(school);
+    await endPeriod(school, "now() - interval '15 days'");
+    const refused = await addStudent(school, 'Two');
+    expect([refused.status, refused.error]).toEqual([402, 'subscription_inactive']);
+    const admin = await service.anonymous.login({
+      tenant_id: school.id,
+      email: school.adminEmail,
+      password: 'test-password',
+    });
+    expect((await admin.get<unknown[]>('/api/students')).data).toHaveLength(1);
+    expect((await admin.send('GET', '/api/fees/payments/export?format=csv')).status).toBe(200);
+    await admin.put('/api/auth/profile', { phone: '+49 30 1234567' });
+    expect((await admin.get<Subscription>('/api/subscription/status')).data.status).toBe('cancelled');
+    expect((await upgrade(school, 2)).data.status).toBe('active');
+    expect((await addStudent(school, 'Two')).status).toBe(201);
+  });
+});
+
+describe('an operator', () => {
+  test('renews a subscription that is past due until a date, and the audit log shows what happened', async () => {
+    const school = await service.school();
+    await endPeriod(school, "now() - interval '1 day'");
+    const end = inDays(365);
+    const { data } = await change(school, { current_period_end: end });
+    expect(data.subscription.status).toBe('active');
+    expect(Date.parse(data.subscription.current_period_end ?? '')).toBe(Date.parse(end));
+    expect(Date.parse(data.subscription.started_at ?? '')).toBeGreaterThan(Date.now() - 60_000);
+    expect(data.recent_audit_logs.slice(0, 2)).toMatchObject([
+      { action: 'subscription.update', actor: { email: operatorEmail }, tenant_id: school.id, target_id: school.id },
+      {
+        action: 'subscription.lapse',
+        actor: { id: null, email: 'worker' },
+        changes: { status: { before: 'active', after: 'past_due' } },
+      },
+    ]);
+    expect(data.recent_audit_logs[0]?.changes['subscription']).toMatchObject({
+      before: { status: 'past_due' },
+      after: { status: 'active' },
+    });
+    // The same request again changes nothing.
+    expect((await change(school, { current_period_end: end })).data.subscription).toEqual(data.subscription);
+  });
+
+  test('extends a paid period without starting a new one, and a trial together with its end', async () => {
+    const paid = await service.school();
+    const before = await status(paid);
+    const end = inDays(100);
+    await change(paid, { current_period_end: end });
+    expect(await status(paid)).toMatchObject({ status: 'active', started_at: before.started_at });
+    const trial = await service.school({ trial_ends_at: inDays(1) });
+    const { data } = await change(trial, { current_period_end: end });
+    expect(data.subscription.status).toBe('trialing');
+    expect([data.trial_ends_at, data.subscription.current_period_end].map((at) => Date.parse(at ?? ''))).toEqual([
+      Date.parse(end),
+      Date.parse(end),
+    ]);
+  });
+
+  test('cancels a subscription now and reactivates it for a month', async () => {
+    const school = await service.school();
+    const { data: cancelled } = await change(school, { status: 'cancelled' });
+    expect(cancelled.subscription.status).toBe('cancelled');
+    expect(Date.parse(cancelled.subscription.current_period_end ?? '')).toBeLessThanOrEqual(Date.now() + 60_000);
+    expect((await addStudent(school)).status).toBe(402);
+    const { data: active } = await change(school, { status: 'active' });
+    expect(active.subscription.status).toBe('active');
+    expect(Date.parse(active.subscription.current_period_end ?? '')).toBeGreaterThan(Date.now() + 27 * 86_400_000);
+    expect((await addStudent(school)).status).toBe(201);
+    expect((await change(school, { status: 'active' })).data.subscription).toEqual(active.subscription);
+  });
+
+  test('starts a trial again after it has ended, here or as the end of the trial of the school', async () => {
+    const school = await service.school({ trial_ends_at: inDays(1) });
+    await endPeriod(school, "now() - interval '30 days'");
+    expect((await change(school, { status: 'trialing' }, 400)).details).toMatchObject([{ path: 'current_period_end' }]);
+    await change(school, { status: 'trialing', current_period_end: inDays(7) });
+    expect((await status(school)).status).toBe('trialing');
+    await endPeriod(school, "now() - interval '1 day'");
+    await service.operator.put(`/api/platform/tenants/${school.id}`, { trial_ends_at: inDays(9) });
+    const found = await status(school);
+    expect([found.status, found.current_period_end]).toEqual(['trialing', found.trial_ends_at]);
+  });
+
+  test('ends a trial with an end that has passed, and makes the school active without an end', async () => {
+    const school = await service.school({ trial_ends_at: inDays(5) });
+    const path = `/api/platform/tenants/${school.id}`;
+    await service.operator.put(path, { trial_ends_at: null });
+    expect((await status(school)).status).toBe('active');
+    await service.operator.put(path, { trial_ends_at: inDays(5) });
+    expect((await status(school)).status).toBe('active');
+    await change(school, { status: 'cancelled' });
+    const { data } = await service.operator.get<OutputOf<typeof TenantDetail>>(path);
+    // Sending the record back as it was read changes nothing.
+    await service.operator.put(path, { name: data.name, trial_ends_at: data.trial_ends_at });
+    expect((await status(school)).status).toBe('cancelled');
+    const trial = await service.school({ trial_ends_at: inDays(5) });
+    await service.operator.put(`/api/platform/tenants/${trial.id}`, { trial_ends_at: inDays(-40) });
+    // The grace period starts now.
+    expect((await status(trial)).status).toBe('past_due');
+  });
+
+  test('gives a school more days of grace', async () => {
+    const school = await service.school();
+    await endPeriod(school, "now() - interval '10 days'");
+    expect((await change(school, { grace_days: 60 })).data.subscription).toMatchObject({
+      status: 'past_due',
+      grace_days: 60,
+    });
+    expect((await change(school, { grace_days: 5 })).data.subscription.status).toBe('cancelled');
+  });
+
+  test('gets errors per field, a 409 for a trial of an active school, and a 412 for an old version', async () => {
+    const school = await service.school();
+    for (const [body, field] of [
+      [{ current_period_end: inDays(-1) }, 'current_period_end'],
+      [{ status: 'cancelled', current_period_end: inDays(1) }, 'current_period_end'],
+      [{ status: 'past_due' }, 'status'],
+      [{ grace_days: 366 }, 'grace_days'],
+    ] as const)
+      expect((await change(school, body, 400)).details).toMatchObject([{ path: field }]);
+    const trial = { status: 'trialing', current_period_end: inDays(1) };
+    expect((await change(school, trial, 409)).error).toBe('invalid_state');
+    const path = `/api/platform/tenants/${school.id}`;
+    const etag = (await service.operator.get(path)).headers.get('etag') ?? '';
+    await change(school, { current_period_end: inDays(50) });
+    const late = await service.operator
+      .with({ 'If-Match': etag })
+      .send('PUT', `${path}/subscription`, { body: { status: 'cancelled' } });
+    expect([late.status, late.error]).toEqual([412, 'precondition_failed']);
+    await service.operator.delete(path);
+    expect((await change(school, { status: 'active' }, 409)).error).toBe('invalid_state');
   });
 });
 
@@ -134,6 +328,21 @@ describe('an upgrade', () => {
     expect((await status(school)).status).toBe(from);
     expect((await upgrade(school, 2)).data.status).toBe('active');
     expect((await audit(school))[0]?.changes['status']).toEqual({ before: from, after: 'active' });
+  });
+
+  test.each([
+    ['a trial', { trial_ends_at: inDays(3) }, "now() + interval '3 days'"],
+    ['a period that is past due', {}, "now() - interval '1 day'"],
+  ])('to the current plan during %s activates it', async (_state, fields, end) => {
+    const school = await service.school({ plan_id: 2, ...fields });
+    await endPeriod(school, end);
+    const { data: plans } =
+      await school.admin.get<{ id: number; is_current: boolean; is_available: boolean }[]>('/api/subscription/plans');
+    expect(plans.find(({ id }) => id === 2)).toMatchObject({ is_current: true, is_available: true });
+    const { data } = await upgrade(school, 2);
+    expect(data).toMatchObject({ status: 'active', plan: { id: 2 }, grace_ends_at: null });
+    expect(Date.parse(data.current_period_end)).toBeGreaterThan(Date.now() + 27 * 86_400_000);
+    expect((await upgrade(school, 2, 409)).error).toBe('conflict');
   });
 
   test('to an unknown plan is a 422, to the current one a 409; neither changes or audits anything', async () => {

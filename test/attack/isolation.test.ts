@@ -414,6 +414,28 @@ describe('the state of a school', () => {
     });
   });
 
+  test('a school whose subscription is cancelled can read everything, but only writes that say so work', async () => {
+    const school = await service.school();
+    const before = await checksums(service.database, school.schema);
+    await service.operator.put(`/api/platform/tenants/${school.id}/subscription`, { status: 'cancelled' });
+    await service.database.query('update platform.tenant set is_setup_complete = true where id = $1', [school.id]);
+    const isLocked = ({ operation }: (typeof ofSchools)[number]) => operation.writes && !operation.works_when_cancelled;
+    const isRefused = (answer: Answered) => errorMismatch(answer, 402, 'subscription_inactive');
+    expect(await refused(isRefused, school, {}, ofSchools.filter(isLocked))).toEqual([]);
+    expect(await checksums(service.database, school.schema)).toEqual(before);
+    // An upgrade would end the cancellation, and timetables need an active subscription.
+    const others = ofSchools.filter(
+      (endpoint) =>
+        !isLocked(endpoint) &&
+        !endpoint.operation.needs_subscription &&
+        endpoint.operation.name !== 'subscription_upgrade',
+    );
+    expect(others.map(({ operation }) => operation.name)).toEqual(
+      expect.arrayContaining(['students_list', 'devices_register']),
+    );
+    expect(await refused(passes, school, {}, others)).toEqual([]);
+  });
+
   test('endpoints that need a subscription return 402 subscription_inactive unless it is trialing or active', async () => {
     const school = await service.school();
     const set = (status: string) =>
@@ -431,12 +453,12 @@ describe('the state of a school', () => {
       expect(await checksums(service.database, school.schema)).toEqual(before);
       await set('trialing');
       await service.database.query(
-        "update platform.tenant set trial_ends_at = now() - interval '1 minute' where id = $1",
+        "update platform.subscription set current_period_end = now() - interval '1 minute' where tenant_id = $1",
         [school.id],
       );
       expect(errorMismatch(await list(), 402, 'subscription_inactive')).toBeUndefined();
       await service.database.query(
-        "update platform.tenant set trial_ends_at = now() + interval '1 day' where id = $1",
+        "update platform.subscription set current_period_end = now() + interval '1 day' where tenant_id = $1",
         [school.id],
       );
       expect((await list()).json?.data).toEqual([]);

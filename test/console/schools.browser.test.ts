@@ -17,6 +17,7 @@ interface SchoolRecord {
   feature_flags: Record<string, boolean>;
   enabled_features: string[];
   is_impersonation_allowed: boolean;
+  subscription: { status: string; grace_days: number };
 }
 const getSchool = async (id: number) => (await operator.get<SchoolRecord>(`/api/platform/tenants/${id}`)).data;
 
@@ -178,6 +179,49 @@ test('saving a school sends only the changed fields', async () => {
   await entry.getByRole('button').click();
   expect(await entry.locator('tr', { hasText: 'contact email' }).innerText()).toContain(adminEmail);
   await page.locator('.save-bar').waitFor({ state: 'detached' });
+});
+
+test('the subscription of a school is renewed, cancelled and reactivated', async () => {
+  const { id } = await service.school();
+  const setEnd = (end: string) =>
+    service.database.query(`update platform.subscription set current_period_end = ${end} where tenant_id = $1`, [id]);
+  await setEnd("now() - interval '2 days'");
+  const { openTab } = await openSession();
+  const page = await openTab(`/schools/${id}`);
+  const summary = page.locator('.facts');
+  await summary.getByText('past due', { exact: true }).waitFor();
+  await summary.getByText('Cancelled on').waitFor();
+  await button(page, 'Change subscription').click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByText('A period end in the future activates the subscription again.').waitFor();
+  const end = dialog.getByLabel('Period end');
+  await end.fill('2020-07-01T10:00');
+  await button(page, 'Save').click();
+  await dialog.getByText('Period end must be in the future').waitFor();
+  expect(await end.getAttribute('aria-invalid')).toBe('true');
+  await end.fill('2040-07-01T10:00');
+  await dialog.getByLabel('Days of grace').fill('30');
+  const sent = page.waitForRequest((request) => request.method() === 'PUT');
+  await button(page, 'Save').click();
+  // 10:00 in Berlin, in summer.
+  expect((await sent).postDataJSON()).toEqual({ current_period_end: '2040-07-01T08:00:00.000Z', grace_days: 30 });
+  expect((await sent).headers()['if-match']).toMatch(/^"/);
+  await toast(page, 'Subscription saved.');
+  await summary.getByText('active', { exact: true }).waitFor();
+  expect((await getSchool(id)).subscription).toMatchObject({ status: 'active', grace_days: 30 });
+  await page.locator('.entry', { hasText: 'Changed the subscription' }).waitFor();
+  await page.locator('.entry', { hasText: 'Subscription became past due' }).waitFor();
+
+  await button(page, 'Cancel subscription').click();
+  await dialog.getByText('Users can log in and read, but not change anything.', { exact: false }).waitFor();
+  await dialog.getByRole('button', { name: 'Cancel subscription' }).click();
+  await toast(page, 'cancelled.');
+  await summary.getByText('cancelled', { exact: true }).waitFor();
+  await button(page, 'Change subscription').click();
+  await dialog.getByLabel('Period end').fill('2041-07-01T10:00');
+  await button(page, 'Save').click();
+  await summary.getByText('active', { exact: true }).waitFor();
+  expect((await getSchool(id)).subscription.status).toBe('active');
 });
 
 test('a save that conflicts with another user’s changes first lists them, and keeps the edits', async () => {

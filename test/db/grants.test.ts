@@ -45,7 +45,7 @@ const granted: Record<string, string[]> = {
     'email_prepare',
     'invoice_reminder_prepare',
     'notify_documents_expiring',
-    'notify_trial_ending',
+    'operator_notice_prepare',
     'schools_due_for_document_check',
     'purge_drop',
     'purge_due',
@@ -53,7 +53,8 @@ const granted: Record<string, string[]> = {
     'purge_open',
     'schools_to_clean_up',
     'tenant_lock_key',
-    'schools_with_trial_ending',
+    'schools_with_subscription_ending',
+    'subscription_daily',
   ],
   school_tenant: [
     'class_staff',
@@ -84,7 +85,9 @@ const granted: Record<string, string[]> = {
     'impersonation_begin',
     'is_reserved_subdomain',
     'require_plan_fits',
+    'subscription_lapse',
     'subscription_period',
+    'subscription_period_end',
     'tenant_provision',
   ],
   'school_platform and school_tenant': [
@@ -156,6 +159,7 @@ const granted: Record<string, string[]> = {
 
 /** All privileges on tables of core and platform, except the owner's. */
 const grantedTables: Record<string, string[]> = {
+  'core.current_subscription': ['school_analyst SELECT', 'school_platform SELECT'],
   'core.error': ['school_platform SELECT', 'school_tenant SELECT'],
   'core.notification_event': ['school_platform SELECT', 'school_tenant SELECT'],
   'core.operation': ['school_api SELECT'],
@@ -192,10 +196,10 @@ const grantedTables: Record<string, string[]> = {
   ],
   'platform.state_transition': ['school_platform SELECT'],
   'platform.subscription': [
-    'school_analyst SELECT (tenant_id, status)',
+    'school_analyst SELECT (tenant_id, plan_id, status, started_at, current_period_end, grace_days)',
     'school_platform INSERT (tenant_id, plan_id, status, current_period_end)',
     'school_platform SELECT',
-    'school_platform UPDATE (plan_id, status, started_at, current_period_end, updated_at)',
+    'school_platform UPDATE (plan_id, status, started_at, current_period_end, updated_at, grace_days)',
   ],
   'platform.tenant': [
     'school_analyst SELECT (id, name, subdomain, status, plan_id, trial_ends_at, is_setup_complete, time_zone, created_at)',

@@ -81,6 +81,23 @@ export const restoreSchool: SchoolAction = async (school, reload) => {
   if (await confirmRequest(dialog, send, reload)) showToast(<>{nameOf(school)} restored.</>);
 };
 
+export const cancelSubscription: SchoolAction = async (school, reload) => {
+  const dialog = {
+    title: <>Cancel the subscription of {nameOf(school)}?</>,
+    text: (
+      <ul>
+        <li>It ends immediately. Users can log in and read, but not change anything.</li>
+        <li>No data is deleted. You can activate the subscription again at any time.</li>
+      </ul>
+    ),
+    confirmLabel: 'Cancel subscription',
+    cancelLabel: 'Keep subscription',
+    isDangerous: true,
+  };
+  const send = () => request('PUT', `${path(school)}/subscription`, { body: { status: 'cancelled' } });
+  if (await confirmRequest(dialog, send, reload)) showToast(<>Subscription of {nameOf(school)} cancelled.</>);
+};
+
 export const forbidImpersonation: SchoolAction = async (school, reload) => {
   const dialog = {
     title: 'Turn off operator login?',

@@ -34,15 +34,51 @@ function OperatorLogin({ school, onForbid }: { school: TenantDetail; onForbid: (
   );
 }
 
+function Subscription({
+  school,
+  onChange,
+  onCancel,
+}: {
+  school: TenantDetail;
+  onChange: () => void;
+  onCancel: () => void;
+}) {
+  const { status } = school.subscription;
+  if (!status) return <>none</>;
+  return (
+    <>
+      <Badge value={status} />
+      {school.status !== 'deleted' && (
+        <>
+          {' '}
+          <button type="button" class="link small" onClick={onChange}>
+            Change subscription
+          </button>
+          {status !== 'cancelled' && (
+            <>
+              {' · '}
+              <button type="button" class="link small" onClick={onCancel}>
+                Cancel subscription
+              </button>
+            </>
+          )}
+        </>
+      )}
+    </>
+  );
+}
+
 interface SummaryProps {
   school: TenantDetail;
   /** The plan of the school, once it is loaded. */
   plan: Plan | undefined;
   onForbidImpersonation: () => void;
+  onChangeSubscription: () => void;
+  onCancelSubscription: () => void;
 }
 
 /** The facts about a school that the form does not edit. */
-export function SchoolSummary({ school, plan, onForbidImpersonation }: SummaryProps) {
+export function SchoolSummary({ school, plan, ...actions }: SummaryProps) {
   const { stats, subscription, trial_ends_at, enabled_features, is_setup_complete, created_at } = school;
   return (
     <Card title="Summary">
@@ -51,12 +87,26 @@ export function SchoolSummary({ school, plan, onForbidImpersonation }: SummaryPr
         <Count label="Teachers" value={stats.total_teachers} max={plan?.max_teachers} />
         <Count label="Classes" value={stats.total_classes} />
         <dt>Subscription</dt>
-        <dd>{subscription.status ? <Badge value={subscription.status} /> : 'none'}</dd>
+        <dd>
+          <Subscription
+            school={school}
+            onChange={actions.onChangeSubscription}
+            onCancel={actions.onCancelSubscription}
+          />
+        </dd>
         {subscription.current_period_end && (
           <>
             <dt>Period end</dt>
             <dd>
               <Timestamp at={subscription.current_period_end} />
+            </dd>
+          </>
+        )}
+        {subscription.grace_ends_at && (
+          <>
+            <dt>Cancelled on</dt>
+            <dd>
+              <Timestamp at={subscription.grace_ends_at} format="time" />
             </dd>
           </>
         )}
@@ -78,7 +128,7 @@ export function SchoolSummary({ school, plan, onForbidImpersonation }: SummaryPr
         </dd>
         <dt>Operator login</dt>
         <dd>
-          <OperatorLogin school={school} onForbid={onForbidImpersonation} />
+          <OperatorLogin school={school} onForbid={actions.onForbidImpersonation} />
         </dd>
       </dl>
     </Card>

@@ -9,9 +9,17 @@ import { usePlans } from '../../plans.ts';
 import { href } from '../../router.ts';
 import type { TenantDetail } from '../../types.ts';
 import { Impersonate } from './impersonation.tsx';
-import { activateSchool, deleteSchool, forbidImpersonation, restoreSchool, suspendSchool } from './school-actions.tsx';
+import {
+  activateSchool,
+  cancelSubscription,
+  deleteSchool,
+  forbidImpersonation,
+  restoreSchool,
+  suspendSchool,
+} from './school-actions.tsx';
 import { SchoolForm, type SchoolResponse } from './school-form.tsx';
 import { SchoolSummary } from './school-summary.tsx';
+import { SubscriptionDialog } from './subscription-dialog.tsx';
 
 interface ButtonsProps {
   school: TenantDetail;
@@ -74,12 +82,14 @@ function StatusNotice({ school: { status, deleted_at } }: { school: TenantDetail
 interface DetailsProps {
   response: SchoolResponse;
   reload: () => Promise<void>;
+  setSchool: (response: SchoolResponse) => void;
   onSaved: (response: SchoolResponse) => void;
 }
 
-function SchoolDetails({ response, reload, onSaved }: DetailsProps) {
+function SchoolDetails({ response, reload, setSchool, onSaved }: DetailsProps) {
   const school = response.data;
   const plans = usePlans();
+  const [isChangingSubscription, setChangingSubscription] = useState(false);
   return (
     <>
       <StatusNotice school={school} />
@@ -92,6 +102,8 @@ function SchoolDetails({ response, reload, onSaved }: DetailsProps) {
             school={school}
             plan={plans.data?.find((plan) => plan.id === school.plan.id)}
             onForbidImpersonation={() => void forbidImpersonation(school, reload)}
+            onChangeSubscription={() => setChangingSubscription(true)}
+            onCancelSubscription={() => void cancelSubscription(school, reload)}
           />
           <Card title="Recent activity" actions={<a href={href(`/audit?tenant_id=${school.id}`)}>View all</a>}>
             {school.recent_audit_logs.length > 0 ? (
@@ -102,6 +114,9 @@ function SchoolDetails({ response, reload, onSaved }: DetailsProps) {
           </Card>
         </div>
       </div>
+      {isChangingSubscription && (
+        <SubscriptionDialog response={response} onClose={() => setChangingSubscription(false)} onSaved={setSchool} />
+      )}
     </>
   );
 }
@@ -142,6 +157,7 @@ export function School({ id = '' }: Record<string, string>) {
             <SchoolDetails
               response={response}
               reload={state.reload}
+              setSchool={state.set}
               onSaved={(saved) => {
                 showToast('School saved.');
                 state.set(saved);

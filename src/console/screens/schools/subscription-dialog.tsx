@@ -1,0 +1,96 @@
+import type { ComponentChildren } from 'preact';
+import { Dialog, showToast } from '../../dialogs.tsx';
+import { fromLocalInput, toLocalInput } from '../../format.tsx';
+import { Conflicts, FormError, TextField, toNumber, useRecordForm } from '../../forms.tsx';
+import { confirmLeave } from '../../router.ts';
+import type { TenantDetail } from '../../types.ts';
+import type { SchoolResponse } from './school-form.tsx';
+
+const labels = { current_period_end: 'Period end', grace_days: 'Days of grace' };
+
+const toForm = ({ subscription }: TenantDetail) => ({
+  current_period_end: toLocalInput(subscription.current_period_end),
+  grace_days: String(subscription.grace_days ?? ''),
+});
+type Fields = ReturnType<typeof toForm>;
+
+const toBody = ({ current_period_end, grace_days }: Partial<Fields>) => ({
+  ...(current_period_end ? { current_period_end: fromLocalInput(current_period_end) } : {}),
+  ...(grace_days === undefined ? {} : { grace_days: toNumber(grace_days) }),
+});
+
+/** What a new period end does to a subscription with this status. */
+const effects: Record<string, ComponentChildren> = {
+  trialing: 'A later period end extends the trial.',
+  active: 'A later period end renews the subscription.',
+  past_due: 'A period end in the future activates the subscription again.',
+  cancelled: 'A period end in the future activates the subscription again.',
+};
+
+interface SubscriptionDialogProps {
+  response: SchoolResponse;
+  onClose: () => void;
+  onSaved: (response: SchoolResponse) => void;
+}
+
+/** Renews, extends or reactivates the subscription of a school. */
+export function SubscriptionDialog({ response, onClose, onSaved }: SubscriptionDialogProps) {
+  const school = response.data;
+  const path = `/api/platform/tenants/${school.id}`;
+  const form = useRecordForm({
+    path,
+    savePath: `${path}/subscription`,
+    response,
+    toForm,
+    toBody,
+    labels,
+    onSaved: (saved) => {
+      showToast('Subscription saved.');
+      onSaved(saved);
+      onClose();
+    },
+  });
+  const close = async () => {
+    if (await confirmLeave()) onClose();
+  };
+  return (
+    <Dialog
+      title={
+        <>
+          Subscription of <bdi>{school.name}</bdi>
+        </>
+      }
+      onClose={() => void close()}
+    >
+      <form ref={form.ref} onSubmit={form.submit} noValidate>
+        <div class="dialog-body">
+          <FormError form={form} fields={Object.keys(labels)} />
+          <Conflicts conflicts={form.conflicts} />
+          <p class="muted">{effects[school.subscription.status ?? '']}</p>
+          <TextField
+            label={labels.current_period_end}
+            {...form.field('current_period_end')}
+            isRequired
+            hint="In your time zone."
+            input={{ type: 'datetime-local' }}
+          />
+          <TextField
+            label={labels.grace_days}
+            {...form.field('grace_days')}
+            isRequired
+            hint="After the period end the subscription is past due for so many days, then it is cancelled."
+            input={{ type: 'number', min: '0', max: '365', inputMode: 'numeric' }}
+          />
+        </div>
+        <div class="dialog-foot">
+          <button type="button" class="button" onClick={() => void close()}>
+            Close
+          </button>
+          <button class="button primary" disabled={form.isBusy || !form.isDirty}>
+            {form.isBusy ? 'Saving…' : 'Save'}
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
