@@ -39,7 +39,7 @@ declare
     refuse_deleted_reference,effective_rights,lock_rights,refresh_rights,session_set_rights,session_open,
     session_rotate,session_end,sessions_revoke,token_use,tokens_void,token_is_recent,login_attempt,login_succeeded,
     tenant_features,tenant_summary,recipient_variables,placeholder_names,template_format,fill_placeholders,render,
-    require_placeholders,impersonator,refuse_impersonator,clean_title,clean_message
+    impersonator,refuse_impersonator,clean_title,clean_message
   }';
   v_tenant_only text[] := '{
     usage_count,tenant_usage,has_whole_school_scope,can_see_teacher_details,require_whole_school,class_staff,

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
+import { choice } from '../http/leniency.ts';
 import {
   attendanceRate,
   date,
@@ -13,7 +14,9 @@ import {
   uniqueBy,
 } from '../http/schemas.ts';
 
-const status = z.enum(['present', 'absent', 'late']).meta({ examples: ['present'] });
+const status = choice(['present', 'absent', 'late'], {
+  synonyms: { present: ['p'], absent: ['a'], late: ['l', 'tardy'] },
+}).meta({ examples: ['present'] });
 const counts = { present: z.int().meta({ description: 'Students who were on time.' }), absent: z.int(), late: z.int() };
 const range = { from_date: date.optional(), to_date: date.optional() };
 /** Longest range of days of a request: a leap year. */

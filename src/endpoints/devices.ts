@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { isAllowedEndpoint, isFirebaseToken, readSubscription, subscriptionToken } from '../domain/push.ts';
 import { type Exchange, resource } from '../http/endpoint.ts';
+import { choice } from '../http/leniency.ts';
 import { ApiError } from '../domain/errors.ts';
 import { Deleted, id, text, timestamps } from '../http/schemas.ts';
 
@@ -8,7 +9,9 @@ const token = text(4096).meta({
   description: 'The Firebase token of the device. A browser (`web`) may send the JSON of its PushSubscription instead.',
   examples: ['fcm:APA91bH'],
 });
-const platform = z.enum(['ios', 'android', 'web']);
+const platform = choice(['ios', 'android', 'web'], {
+  synonyms: { ios: ['iphone', 'ipad', 'apple'], web: ['browser', 'webpush'] },
+});
 
 const DeviceInput = z.strictObject({ token, platform }).meta({ id: 'DeviceInput' });
 export const Device = z.object({ id, token: z.string(), platform, ...timestamps }).meta({ id: 'Device' });

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
+import { choice } from '../http/leniency.ts';
 import {
   date,
   Deleted,
@@ -167,7 +168,7 @@ export const platform = resource('/platform', 'Platform', 'For operators: school
     operation: 'platform_tenants_list',
     summary: 'List schools',
     description: 'Searches name, subdomain and contact email. Deleted schools are listed only with status=deleted.',
-    query: page({ status: z.enum(['active', 'suspended', 'deleted']).optional(), plan_id: pathId.optional() }, [
+    query: page({ status: choice(['active', 'suspended', 'deleted']).optional(), plan_id: pathId.optional() }, [
       'created_at',
       'name',
       'subdomain',

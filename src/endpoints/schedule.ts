@@ -4,6 +4,7 @@ import { print } from '../documents/print.ts';
 import type { TimetableData } from '../documents/timetable.ts';
 import { calendarText } from '../documents/calendar.ts';
 import { type Endpoint, type Handler, resource } from '../http/endpoint.ts';
+import { choice } from '../http/leniency.ts';
 import { ApiError } from '../domain/errors.ts';
 import { toApiError } from '../http/errors.ts';
 import { printRequest } from '../http/pdf-downloads.ts';
@@ -92,7 +93,7 @@ const feedKinds = ['own', 'class', 'teacher', 'holidays'] as const;
 
 const FeedInput = z
   .strictObject({
-    kind: z.enum(feedKinds).meta({
+    kind: choice(feedKinds).meta({
       description:
         '`own`: the lessons that you teach, or else those of your class, as they are when the calendar is read.',
     }),

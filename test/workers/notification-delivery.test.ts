@@ -590,6 +590,18 @@ describe('an email', () => {
     expect(html).not.toContain('<script>');
   });
 
+  test.each([
+    ['fees/7', 'https://app.example/school/fees/7'],
+    ['app://fees/7', 'app://fees/7'],
+    ['//cdn.example/a', 'https://cdn.example/a'],
+  ])('links the action_url %s as %s', async (action_url, link) => {
+    const email = `${unique('reader')}@people.example`;
+    const user = await addUser({ email });
+    await send([user], { channels: ['email'], action_url });
+    await done(user);
+    expect(parts(to(email)[0]?.content ?? '')[1]).toContain(`<a href="${link}">`);
+  });
+
   test('is retried after a temporary rejection and fails after a permanent one, and the queue has no personal data', async () => {
     const [grey, unknown] = [
       await addUser({ email: 'grey@people.example' }),
