@@ -75,6 +75,13 @@ export default {
       to: {},
     },
     {
+      name: 'http-knows-no-documents',
+      comment: 'What a school prints belongs to the endpoints. http itself writes only spreadsheets of any rows.',
+      severity: 'error',
+      from: { path: '^src/http/' },
+      to: { path: '^src/documents/', pathNot: '^src/documents/spreadsheets[.]ts$' },
+    },
+    {
       name: 'console-is-a-browser-program',
       comment: 'The console may take types from the endpoints, and nothing that runs.',
       severity: 'error',

@@ -353,8 +353,11 @@ export async function measureSchoolYear(
   }
   await deleteCreatedSchools(rig);
   return {
-    ...{ importing: median(importing), billing: median(billing), billingBaseline: median(billingBaseline) },
-    ...{ billingAgain: median(billingAgain), promoting: median(promoting) },
+    importing: median(importing),
+    billing: median(billing),
+    billingBaseline: median(billingBaseline),
+    billingAgain: median(billingAgain),
+    promoting: median(promoting),
   };
 }
 

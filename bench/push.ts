@@ -12,7 +12,7 @@ import { migrate } from '../src/database/migrate.ts';
 import { end } from './child.ts';
 
 // `npm run bench:push -- [users]`: sends one message to `users` users with one phone each, then with one browser each.
-// Measures the time from core.notify_as until the last result is recorded. The worker is a separate process; this
+// Measures the time from core.send_message until the last result is recorded. The worker is a separate process; this
 // process runs a push service on loopback that accepts everything.
 
 const users = Number(process.argv[2] ?? 10_000);
@@ -44,16 +44,20 @@ try {
     stdio: ['ignore', 'ignore', 'inherit'],
     env: {
       PATH: process.env['PATH'],
-      ...{ DATABASE_URL: ownerUrl, DATA_DIR: folder, DEMO: 'false', MIGRATE_ON_START: 'false', LOG_LEVEL: 'warn' },
-      ...{
-        VAPID_PUBLIC_KEY: vapid.publicKey,
-        VAPID_PRIVATE_KEY: vapid.privateKey,
-        VAPID_SUBJECT: 'mailto:bench@example.org',
-        WEB_PUSH_HOSTS: url,
-        FCM_URL: url,
-      },
+      DATABASE_URL: ownerUrl,
+      DATA_DIR: folder,
+      DEMO: 'false',
+      MIGRATE_ON_START: 'false',
+      LOG_LEVEL: 'warn',
+      VAPID_PUBLIC_KEY: vapid.publicKey,
+      VAPID_PRIVATE_KEY: vapid.privateKey,
+      VAPID_SUBJECT: 'mailto:bench@example.org',
+      WEB_PUSH_HOSTS: url,
+      FCM_URL: url,
       FCM_CREDENTIALS: JSON.stringify({
-        ...{ project_id: 'bench', client_email: 'bench@example.org', token_uri: `${url}/token` },
+        project_id: 'bench',
+        client_email: 'bench@example.org',
+        token_uri: `${url}/token`,
         private_key: privateKey.export({ type: 'pkcs8', format: 'pem' }),
       }),
     },
@@ -90,7 +94,7 @@ try {
       await owner.query('begin');
       await owner.query("select set_config('app.tenant_id', $1, true), set_config('app.scope', 'all', true)", [tenant]);
       await owner.query(
-        `select core.notify_as('bench', '{"push": {"title": "Sports day", "message": "Bring shoes, {{first_name}}."}}',
+        `select core.send_message('bench', '{"push": {"title": "Sports day", "message": "Bring shoes, {{first_name}}."}}',
            (select jsonb_agg(jsonb_build_object('user_id', id)) from tenant_${tenant}.user_account))`,
       );
       await owner.query('commit');

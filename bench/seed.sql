@@ -172,7 +172,7 @@ begin
       1 + n % v_routes * 8 + n / v_routes % 8,
       (array['both', 'both', 'pickup', 'drop'])[1 + n % 4]
     from generate_series(1, p_students * 4 / 5) n;
-  perform core.usage_count();
+  perform core.enforce_plan_limits();
   perform set_config('session_replication_role', 'origin', true);
 end $$;
 

@@ -35,20 +35,21 @@ declare
     tenant_id,user_id,session_id,teacher_id,student_id,permissions,has_permission,has_permission_for_all,time_zone,
     day_at_school,day_begins,today,fail,refuse_field,diff,enqueue,enqueue_all,enabled_features,record_page,
     record_page_query,record_where,record_export_page,record_order_by,record_insert,record_update,record_delete,
-    record_lock,set_row_scope,file_content,earlier_answer,require_match,version_of,refuse_read_only,
-    refuse_deleted_reference,effective_rights,lock_rights,refresh_rights,session_set_rights,session_open,
-    session_rotate,session_end,sessions_revoke,token_use,tokens_void,token_is_recent,login_attempt,login_succeeded,
-    tenant_features,tenant_summary,recipient_variables,placeholder_names,template_format,fill_placeholders,render,
-    impersonator,refuse_impersonator,clean_title,clean_message
+    record_lock,refuse_deleted_reference,set_row_scope,file_content,claim_idempotency_key,require_match,version_of,
+    refuse_read_only,effective_rights,lock_rights,refresh_rights,session_set_rights,session_open,session_rotate,
+    session_end,sessions_revoke,token_use,tokens_void,token_is_recent,login_attempt,login_succeeded,tenant_features,
+    tenant_summary,recipient_variables,placeholder_names,template_format,fill_placeholders,render,
+    impersonator,refuse_impersonator,clean_title,clean_message,written_day,written_amount,
+    idempotency_key_lifetime
   }';
   v_tenant_only text[] := '{
-    usage_count,tenant_usage,has_whole_school_scope,can_see_teacher_details,require_whole_school,class_staff,
+    enforce_plan_limits,tenant_usage,has_whole_school_scope,can_see_teacher_details,require_whole_school,class_staff,
     widen_scope,restore_scope,teachers_on_leave,subscription_status,subscription_plans,subscription_upgrade,
-    school_rename,setup_complete,notify,notify_as,lock_notification_recipients,school_allow_impersonation,
-    is_impersonation_allowed
+    school_rename,setup_complete,notify,send_message,lock_key,lock_notification_recipients,school_allow_impersonation,
+    is_impersonation_allowed,timetable_lease
   }';
   v_platform_only text[] := '{
-    audit,is_reserved_subdomain,require_plan_fits,tenant_provision,impersonation_begin
+    audit,is_reserved_subdomain,require_plan_fits,tenant_provision,impersonation_begin,subscription_period
   }';
   v_function record;
 begin
@@ -136,6 +137,7 @@ grant execute on function
   core.delivery_save_result(bigint, bigint, text, text, boolean),
   core.email_prepare(bigint, bigint, text),
   core.invoice_reminder_prepare(bigint, bigint, date),
+  core.lock_key(text, bigint),
   core.notify_documents_expiring(bigint),
   core.notify_trial_ending(bigint),
   core.purge_drop(bigint),

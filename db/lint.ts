@@ -3,7 +3,8 @@ import { type SqlFile, sqlFiles } from '../src/database/install.ts';
 
 /**
  * `npm run check:sql`: every SQL file, every PL/pgSQL body and every statement that the definition of a record can
- * assemble must parse. Keywords are lower case, security definer functions pin their search_path, and lines are short.
+ * assemble must parse. Keywords are lower case, security definer functions pin their search_path, lines are short, and
+ * references point down: from db/jobs to db/api to db/core.
  */
 const folders = [
   'migrations',
@@ -13,6 +14,7 @@ const folders = [
   'db/core',
   'db/seed',
   'db/api',
+  'db/jobs',
   'db/analytics',
   'db/demo',
   'bench',
@@ -89,11 +91,25 @@ async function checkDefinition(file: string, name: string, args: Argument[]): Pr
   }
 }
 
+const jobsText = (await sqlFiles('db/jobs')).map(({ text }) => text).join('\n');
+const jobFunctions = new Set([...jobsText.matchAll(/^create function (core\.\w+)/gm)].map(([, name]) => name));
+
+/** Finds references that point up, in comments too. db/jobs may use everything, db/api not db/jobs, db/core neither. */
+function checkReferences(file: string, text: string): void {
+  const isCore = file.startsWith('db/core/');
+  if (!isCore && !file.startsWith('db/api/')) return;
+  for (const [name] of text.matchAll(/\b(?:core|api)\.[a-z]\w*/g)) {
+    if (jobFunctions.has(name)) fault(file, `refers to ${name} of db/jobs, which is a higher layer`);
+    if (isCore && name.startsWith('api.')) fault(file, `refers to ${name} of db/api, which is a higher layer`);
+  }
+}
+
 async function check({ name: file, text }: SqlFile): Promise<void> {
   text.split('\n').forEach((line, i) => {
     if (line.length > maxLineLength)
       fault(file, `line ${String(i + 1)} has ${String(line.length)} characters, more than ${String(maxLineLength)}`);
   });
+  checkReferences(file, text);
   const { stmts = [] } = (await parse(text)) as { stmts?: Statement[] };
   // The parser counts bytes, not characters.
   const bytes = Buffer.from(text);

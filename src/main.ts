@@ -38,7 +38,7 @@ async function openDatabase(config: Config): Promise<{ ownerUrl: string; locatio
   }
   await closeOnStop(lockDataDir(config.DATA_DIR), (release) => release());
   const server = await closeOnStop(startEmbedded(config.DATA_DIR), (embedded) => embedded.stop());
-  const notice = olderDataNotice(server);
+  const notice = olderDataNotice(server, config.DATA_DIR);
   if (notice) print(notice);
   await ensureDatabase(server, databaseName);
   return { ownerUrl: server.url(databaseName), location: server.cluster };
@@ -46,12 +46,13 @@ async function openDatabase(config: Config): Promise<{ ownerUrl: string; locatio
 
 /** Migrates, creates the first operator, loads the demo. @returns whether the demo school exists */
 async function prepare(config: Config, ownerUrl: string): Promise<boolean> {
+  const dataDir = config.DATABASE_URL ? undefined : config.DATA_DIR;
   if (config.migrateOnStart) {
-    const { failed } = await migrate({ ownerUrl });
+    const { failed } = await migrate({ ownerUrl, dataDir });
     for (const { tenant, error } of failed)
       print(`School ${tenant} could not be migrated. Its requests get 503. Cause: ${error ?? ''}`);
   } else {
-    await checkVersion(ownerUrl);
+    await checkVersion(ownerUrl, dataDir);
   }
   const { PLATFORM_ADMIN_EMAIL, PLATFORM_ADMIN_PASSWORD } = config;
   const hashing = passwords();

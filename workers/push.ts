@@ -58,6 +58,8 @@ export interface PushSettings {
  * text.
  */
 const ttlSeconds = 24 * 3600;
+/** VAPID headers are valid for 12 hours. They are reused for one, since signing costs more than the rest of a request. */
+const vapidHeaderMs = 60 * 60 * 1000;
 /** Push services accept 4,096 bytes, including encryption and headers. */
 const maxBytes = 3600;
 
@@ -187,14 +189,11 @@ function webPushSender(
   hosts: readonly PushHost[],
 ) {
   const { subject, publicKey, privateKey } = vapid;
-  /**
-   * VAPID headers by push service. They are valid for 12 hours, and reused for one, since signing costs more than the
-   * rest of a request.
-   */
+  /** VAPID headers by push service. */
   const headersByAudience = new Map<string, { authorization: string; createdAt: number }>();
   const authorization = (audience: string, sign: typeof import('web-push').getVapidHeaders): string => {
     let cached = headersByAudience.get(audience);
-    if (!cached || performance.now() - cached.createdAt > 3600_000) {
+    if (!cached || performance.now() - cached.createdAt > vapidHeaderMs) {
       cached = {
         authorization: sign(audience, subject, publicKey, privateKey, 'aes128gcm').Authorization,
         createdAt: performance.now(),

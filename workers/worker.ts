@@ -102,7 +102,10 @@ export async function startWorker(
     isAlive = false;
   });
   ended.catch(() => undefined);
-  const releaseLocks = await holdWorkerLocks(pool, lockedBy, () => isAlive);
+  const releaseLocks = await holdWorkerLocks(pool, lockedBy, () => isAlive).catch(async (error: unknown) => {
+    await runner.stop().catch(() => undefined);
+    throw error;
+  });
   const stopChecking = releaseJobsOfDeadWorkers(pool, logger, crashCheckMs);
   return {
     isAlive: () => isAlive,

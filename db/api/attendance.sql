@@ -311,26 +311,32 @@ comment on function api.attendance_mark is
 
 create function api.attendance_notify(p_marks jsonb, p_class_id bigint, p_date date) returns void language plpgsql as $$
 declare
-  v_status text;
+  v_statuses text[] := '{absent,late}';
+  v_recipients jsonb[];
 begin
-  perform core.lock_notification_recipients(array(
-    select distinct name
-    from jsonb_to_recordset(p_marks) m (student_id bigint)
-    join student s on s.id = m.student_id
-    left join user_account u on u.id = s.user_id
-    cross join lateral unnest(array[s.user_id::text, u.email, lower(trim(s.parent_email))]) name
-    where name is not null));
-  foreach v_status in array '{absent,late}'::text[] loop
-    perform core.notify('attendance.' || v_status, api.student_recipients((
+  v_recipients := array(
+    select api.student_recipients((
       select jsonb_agg(jsonb_build_object(
         'student_id', m.student_id,
         'class_name', api.class_name(c.name, c.section),
-        'date', api.written_day(p_date)))
+        'date', core.written_day(p_date)))
       from jsonb_to_recordset(p_marks) m (id bigint, student_id bigint, status text)
       join class c on c.id = p_class_id
       -- A mark that had this status before was already announced.
-      where m.status = v_status and not exists (
-        select from attendance_correction x where x.attendance_id = m.id and x.status = v_status))));
+      where m.status = s.status and not exists (
+        select from attendance_correction x where x.attendance_id = m.id and x.status = s.status)))
+    from unnest(v_statuses) with ordinality s (status, n)
+    order by n);
+  -- A transaction that notifies twice must lock the recipients of both notifications first.
+  perform core.lock_notification_recipients(array(
+    select distinct name
+    from unnest(v_recipients) list
+    cross join jsonb_to_recordset(list) r (user_id bigint, email text)
+    left join user_account u on u.id = r.user_id
+    cross join unnest(array[r.user_id::text, u.email, lower(trim(r.email))]) name
+    where name is not null));
+  for i in 1 .. cardinality(v_statuses) loop
+    perform core.notify('attendance.' || v_statuses[i], v_recipients[i]);
   end loop;
 end $$;
 comment on function api.attendance_notify is

@@ -174,7 +174,7 @@ begin
     perform api.require_no_other_class(v_teacher_id, null, (p ->> 'academic_year_id')::bigint, 'class_teacher_id');
   end if;
   v_id := core.record_insert('class', p);
-  perform core.usage_count();
+  perform core.enforce_plan_limits();
   return api.class_record(v_id);
 end $$;
 comment on function api.classes_create is
@@ -233,7 +233,7 @@ create function api.classes_delete(p jsonb) returns json language plpgsql as $$
 declare
   v_answer json := core.record_delete('class', p);
 begin
-  perform core.usage_count();
+  perform core.enforce_plan_limits();
   return v_answer;
 end $$;
 comment on function api.classes_delete is
@@ -344,7 +344,7 @@ begin
         '[]'))
     into v_answer
     from pair;
-  perform core.usage_count();
+  perform core.enforce_plan_limits();
   return v_answer;
 end $$;
 comment on function api.classes_copy is

@@ -79,8 +79,7 @@ begin
   if p ?| '{from_date,to_date}' then
     select d.first_day, d.last_day into v_first, v_last from api.requested_days(p) d;
   elsif p ? 'academic_year_id' then
-    -- At most ten years: academic years from before their length was limited may be longer.
-    select start_date, least(end_date, start_date + 3659)
+    select start_date, end_date
       into v_first, v_last
       from academic_year
       where id = (p ->> 'academic_year_id')::bigint;
@@ -142,7 +141,7 @@ begin
     perform core.notify('holiday.added', (
       select jsonb_agg(jsonb_build_object(
         'user_id', u.id,
-        'variables', jsonb_build_object('holiday_name', p ->> 'name', 'date', api.written_day(v_date))))
+        'variables', jsonb_build_object('holiday_name', p ->> 'name', 'date', core.written_day(v_date))))
       from user_account u
       where u.is_active and u.deleted_at is null));
     perform core.restore_scope(v_scope);

@@ -90,7 +90,7 @@ create function api.import_plan_errors(p_rows jsonb, p_kind text) returns setof 
 $$;
 comment on function api.import_plan_errors is
   'The error of a file with more active people than the plan allows. Only for a dry run: in an import '
-  'core.usage_count raises the error.';
+  'core.enforce_plan_limits raises the error.';
 
 create function api.import_report(p jsonb, p_errors api.import_error[], p_ids bigint[] default null) returns json
   language plpgsql stable as $$
@@ -348,7 +348,7 @@ begin
       select value, n, count(*) filter (where value ->> 'admission_number' is null) over (order by n) as unnumbered
       from jsonb_array_elements(v_rows) with ordinality r (value, n)
     ) r;
-  perform core.usage_count();
+  perform core.enforce_plan_limits();
   perform api.notify_accounts(array(select value::bigint from jsonb_each_text(v_logins)));
   return api.import_report(p, '{}', v_ids);
 end $$;
@@ -379,7 +379,7 @@ begin
   select api.import_insert('teacher', (select writable from core.record where name = 'teacher'), jsonb_agg(
       '{"is_active": true}' || value || jsonb_build_object('user_id', v_logins -> (value ->> 'row')) order by n))
     into v_ids from jsonb_array_elements(v_rows) with ordinality r (value, n);
-  perform core.usage_count();
+  perform core.enforce_plan_limits();
   perform api.notify_accounts(array(select value::bigint from jsonb_each_text(v_logins)));
   return api.import_report(p, '{}', v_ids);
 end $$;

@@ -19,11 +19,6 @@ select core.define_operation('invoices_download', p_permission => 'fee.read', p_
   p_feature => 'fees_management');
 select core.define_operation('invoices_send_reminder', p_permission => 'fee.manage', p_feature => 'fees_management',
   p_idempotent => true, p_record => 'invoice', p_errors => '{invalid_state}');
-select core.define_operation('payments_create_for_invoice', p_permission => 'payment.create',
-  p_feature => 'fees_management', p_idempotent => true, p_record => 'payment',
-  p_errors => '{conflict,invalid_state,invalid_reference}');
-select core.define_operation('payments_receipt', p_permission => 'fee.read', p_allows_own_rows => true,
-  p_feature => 'fees_management');
 
 -- Users who see only their own rows see no drafts. With left joins the planner can drop the joins when counting.
 -- A search looks for the words in invoice numbers and in students separately, because each has its own index, and then
@@ -236,6 +231,32 @@ comment on function api.invoice_recipient is
   'The recipient of the reminder of an invoice, {email, name}: the parent, else the student, else the user account of '
   'the student. Null without an address.';
 
+create function api.invoices_remind(p_ids bigint[], p_day date, p_requested_by bigint default null) returns integer
+  language plpgsql as $$
+declare
+  v_reminded bigint[];
+begin
+  with added as (
+    insert into invoice_reminder (invoice_id, sent_on, sent_to, requested_by)
+      select id, p_day, recipient ->> 'email', p_requested_by
+      from unnest(p_ids) id, api.invoice_recipient(id) recipient
+      where recipient is not null
+      on conflict (invoice_id, sent_on) do nothing
+      returning invoice_id
+  )
+  select coalesce(array_agg(invoice_id order by invoice_id), '{}') into v_reminded from added;
+  if v_reminded <> '{}' then
+    perform core.enqueue_all('send_invoice_reminder',
+      array(select jsonb_build_object('invoice_id', id, 'sent_on', p_day) from unnest(v_reminded) id),
+      array(select format('%s:%s', id, p_day) from unnest(v_reminded) id));
+    perform api.notify_invoice_reminders(v_reminded);
+  end if;
+  return cardinality(v_reminded);
+end $$;
+comment on function api.invoices_remind is
+  'Queues the reminder emails of invoices and notifies their students. Leaves out invoices without a recipient and '
+  'those that were reminded on that day already. Returns how many remain.';
+
 create function api.invoices_send_reminder(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -251,26 +272,12 @@ begin
     perform core.fail('invalid_state',
       'Neither the parent nor the student has an email address. Add an address first.');
   end if;
-  insert into invoice_reminder (invoice_id, sent_on, sent_to, requested_by)
-    values (v_id, core.today(), v_email, core.user_id())
-    on conflict (invoice_id, sent_on) do nothing;
-  if found then
-    perform core.enqueue('send_invoice_reminder', jsonb_build_object('invoice_id', v_id, 'sent_on', core.today()),
-      format('%s:%s', v_id, core.today()));
-    perform api.notify_invoice_reminders(array[v_id]);
-  end if;
+  perform api.invoices_remind(array[v_id], core.today(), core.user_id());
   return api.invoice_with_payments(v_id);
 end $$;
 comment on function api.invoices_send_reminder is
   'Emails the invoice to its recipient and notifies the student, at most once a day. A second request on the same day '
   'has no effect. Raises invalid_state for a draft, a paid or void invoice, and without an email address.';
-
-create function api.payments_create_for_invoice(p jsonb) returns json language plpgsql as $$
-begin
-  return api.record_payment('invoice', (p ->> 'invoice_id')::bigint, p);
-end $$;
-comment on function api.payments_create_for_invoice is
-  'Records a payment of an invoice: {invoice_id} and the parameters of record_payment. Raises its errors.';
 
 create function api.invoice_document(p_id bigint, p_kind text) returns json language plpgsql stable as $$
 declare
@@ -296,17 +303,3 @@ create function api.invoices_download(p jsonb) returns json language sql stable 
 $$;
 comment on function api.invoices_download is
   'The content of the PDF of an invoice: {id, kind}. Raises not_found without the invoice or the receipt.';
-
-create function api.payments_receipt(p jsonb) returns json language plpgsql stable as $$
-declare
-  v_payment json := api.payment_record((p ->> 'id')::bigint);
-begin
-  return json_build_object(
-    'kind', 'payment', 'letterhead', api.letterhead(), 'printed_on', core.today(), 'currency', api.currency(),
-    'payment', v_payment, 'class_name', v_payment ->> 'class_name',
-    'parent_name', (select parent_name from student where id = (v_payment ->> 'student_id')::bigint),
-    'reverses', (select receipt_number from payment where id = (v_payment ->> 'reversal_of')::bigint),
-    'reversed_by', (select receipt_number from payment where reversal_of = (v_payment ->> 'id')::bigint));
-end $$;
-comment on function api.payments_receipt is
-  'The content of the PDF of a payment of a student fee or an invoice: {id}. Raises not_found.';

@@ -1,4 +1,4 @@
--- /api/notifications: the notifications of a user, sending some, and the settings of events. core.notify_as sends them.
+-- /api/notifications: lists and sends notifications, and changes the settings of events.
 
 select core.define_operation('notifications_list', p_feature => 'notifications');
 select core.define_operation('notifications_delete', p_feature => 'notifications', p_record => 'notification');
@@ -71,7 +71,7 @@ $$;
 comment on function api.notifications_stream is
   'Returns the id after which the notification stream begins: last_event_id, or the user''s newest notification. '
   'The newest is also the maximum, because a database restored from a backup has fewer notifications than the '
-  'client has seen. Later notifications have higher ids (core.notify_as).';
+  'client has seen. Later notifications have higher ids (core.send_message).';
 
 create function api.refuse_unknown(p_field text, p_what text, p_given jsonb, p_known bigint[]) returns void
   language plpgsql stable as $$
@@ -191,7 +191,7 @@ begin
       order by u.id);
   end if;
   perform core.restore_scope(v_scope);
-  v_sent := core.notify_as(
+  v_sent := core.send_message(
     v_words ->> 'type',
     (
       select jsonb_object_agg(channel, v_words - 'channels' - 'type')
@@ -267,14 +267,6 @@ comment on function api.notifications_events_update is
 
 -- Functions for the events that other resources send.
 
-create function api.written_day(p_day date) returns text language sql immutable
-  return to_char(p_day, 'FMDD FMMonth YYYY');
-comment on function api.written_day is 'A date as text: 1 September 2026.';
-
-create function api.written_amount(p_amount numeric, p_currency text) returns text language sql immutable
-  return p_currency || ' ' || to_char(p_amount, 'FM999,999,999,990.00');
-comment on function api.written_amount is 'An amount with its currency as text: USD 1,250.50.';
-
 create function api.currency() returns text language sql stable as $$
   select coalesce((select currency from school), 'USD');
 $$;
@@ -318,8 +310,8 @@ begin
     select jsonb_agg(jsonb_build_object('user_id', s.user_id, 'variables', jsonb_build_object(
       'student_name', s.first_name || ' ' || s.last_name,
       'invoice_number', i.invoice_number,
-      'balance', api.written_amount(i.amount - i.paid_amount, api.currency()),
-      'due_date', api.written_day(i.due_date))))
+      'balance', core.written_amount(i.amount - i.paid_amount, api.currency()),
+      'due_date', core.written_day(i.due_date))))
     from invoice i
     join student s on s.id = i.student_id
     where i.id = any (p_invoice_ids) and s.user_id is not null));

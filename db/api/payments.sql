@@ -7,6 +7,11 @@ select core.define_operation('payments_get', p_permission => 'fee.read', p_allow
   p_feature => 'fees_management', p_record => 'payment');
 select core.define_operation('payments_create', p_permission => 'payment.create', p_feature => 'fees_management',
   p_idempotent => true, p_record => 'payment', p_errors => '{conflict,invalid_state,invalid_reference}');
+select core.define_operation('payments_create_for_invoice', p_permission => 'payment.create',
+  p_feature => 'fees_management', p_idempotent => true, p_record => 'payment',
+  p_errors => '{conflict,invalid_state,invalid_reference}');
+select core.define_operation('payments_receipt', p_permission => 'fee.read', p_allows_own_rows => true,
+  p_feature => 'fees_management');
 select core.define_operation('payments_reverse', p_permission => 'payment.create', p_feature => 'fees_management',
   p_idempotent => true, p_errors => '{conflict}');
 
@@ -125,8 +130,8 @@ begin
     returning id into v_id;
   v_payment := api.payment_record(v_id);
   perform core.notify('payment.received', api.student_recipients(jsonb_build_array(jsonb_build_object(
-    'student_id', v_bill.student_id, 'amount', api.written_amount(v_amount, api.currency()),
-    'balance', api.written_amount(v_bill.balance - v_amount, api.currency()), 'date', api.written_day(v_date),
+    'student_id', v_bill.student_id, 'amount', core.written_amount(v_amount, api.currency()),
+    'balance', core.written_amount(v_bill.balance - v_amount, api.currency()), 'date', core.written_day(v_date),
     'receipt_number', v_payment ->> 'receipt_number',
     'paid_for', coalesce(v_payment ->> 'fee_structure_name', 'invoice ' || (v_payment ->> 'invoice_number'))))));
   return v_payment;
@@ -157,6 +162,13 @@ begin
 end $$;
 comment on function api.payments_create is
   'Records a payment of a student fee: {student_fee_id} and the parameters of record_payment. Raises its errors.';
+
+create function api.payments_create_for_invoice(p jsonb) returns json language plpgsql as $$
+begin
+  return api.record_payment('invoice', (p ->> 'invoice_id')::bigint, p);
+end $$;
+comment on function api.payments_create_for_invoice is
+  'Records a payment of an invoice: {invoice_id} and the parameters of record_payment. Raises its errors.';
 
 create function api.payments_reverse(p jsonb) returns json language plpgsql as $$
 declare
@@ -191,3 +203,17 @@ end $$;
 comment on function api.payments_reverse is
   'Reverses a payment in full: {id, reason}. Records and returns a payment of today with the negative amount, so that '
   'the fee or invoice is owed again. Raises not_found, conflict for a reversal or a payment that is already reversed.';
+
+create function api.payments_receipt(p jsonb) returns json language plpgsql stable as $$
+declare
+  v_payment json := api.payment_record((p ->> 'id')::bigint);
+begin
+  return json_build_object(
+    'kind', 'payment', 'letterhead', api.letterhead(), 'printed_on', core.today(), 'currency', api.currency(),
+    'payment', v_payment, 'class_name', v_payment ->> 'class_name',
+    'parent_name', (select parent_name from student where id = (v_payment ->> 'student_id')::bigint),
+    'reverses', (select receipt_number from payment where id = (v_payment ->> 'reversal_of')::bigint),
+    'reversed_by', (select receipt_number from payment where reversal_of = (v_payment ->> 'id')::bigint));
+end $$;
+comment on function api.payments_receipt is
+  'The content of the PDF of a payment of a student fee or an invoice: {id}. Raises not_found.';

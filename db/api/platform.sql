@@ -177,7 +177,7 @@ begin
       id,
       plan_id,
       case when trial_ends_at > now() then 'trialing' else 'active' end,
-      case when trial_ends_at > now() then trial_ends_at else now() + interval '1 month' end
+      case when trial_ends_at > now() then trial_ends_at else now() + core.subscription_period() end
     from tenant
     where id = v_id;
   perform core.tenant_provision(v_id, jsonb_build_object(

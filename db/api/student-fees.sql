@@ -330,7 +330,7 @@ begin
         'amount', i.amount, 'date', v_date, 'due_date', v_due_date, 'dry_run', v_is_dry_run),
       (
         select jsonb_agg(jsonb_build_object('student_id', student_id, 'fee_name', v_structure.name,
-          'amount', api.written_amount(amount, v_currency), 'due_date', api.written_day(v_due_date)))
+          'amount', core.written_amount(amount, v_currency), 'due_date', core.written_day(v_due_date)))
         from fee
       )
     into v_answer, v_recipients

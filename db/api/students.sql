@@ -143,7 +143,7 @@ begin
     perform api.login_remove(v_user_id);
   end if;
   update student set deleted_at = now() where id = v_id;
-  perform core.usage_count();
+  perform core.enforce_plan_limits();
   return json_build_object('id', v_id);
 end $$;
 comment on function api.students_delete is

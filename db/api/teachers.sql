@@ -221,7 +221,7 @@ begin
     perform api.login_remove(v_user_id);
   end if;
   update teacher set deleted_at = now() where id = v_id;
-  perform core.usage_count();
+  perform core.enforce_plan_limits();
   return json_build_object('id', v_id);
 end $$;
 comment on function api.teachers_delete is
@@ -310,8 +310,8 @@ begin
       'name', t.first_name || ' ' || t.last_name,
       'variables', jsonb_build_object(
         'status', l.status,
-        'start_date', api.written_day(l.start_date),
-        'end_date', api.written_day(l.end_date),
+        'start_date', core.written_day(l.start_date),
+        'end_date', core.written_day(l.end_date),
         'note', l.decision_note)))
     from teacher_leave l
     join teacher t on t.id = l.teacher_id

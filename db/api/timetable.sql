@@ -568,7 +568,7 @@ begin
   perform api.require_whole_timetable();
   select academic_year_id, class_ids into v_year_id, v_class_ids from api.classes_to_generate(p);
   insert into timetable_generation (is_running, run, started_at, expires_at)
-    values (true, v_run, v_now, v_now + interval '20 seconds')
+    values (true, v_run, v_now, v_now + core.timetable_lease())
     on conflict (is_running) do update
       set run = excluded.run, started_at = excluded.started_at, expires_at = excluded.expires_at
       where timetable_generation.expires_at < excluded.started_at;
@@ -731,7 +731,7 @@ comment on function api.timetable_recipients is
 
 create function api.timetable_generate_renew(p jsonb) returns json language plpgsql as $$
 begin
-  update timetable_generation set expires_at = clock_timestamp() + interval '20 seconds' where run = p ->> 'run';
+  update timetable_generation set expires_at = clock_timestamp() + core.timetable_lease() where run = p ->> 'run';
   return json_build_object('is_held', found);
 end $$;
 comment on function api.timetable_generate_renew is

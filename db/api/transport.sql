@@ -121,7 +121,7 @@ create function api.transport_expiring_notices()
         else 'The driving license'
       end,
       'subject', case when x.bus_id is null then x.name else 'bus ' || x.name end,
-      'expires_on', api.written_day(x.expires_on),
+      'expires_on', core.written_day(x.expires_on),
       'in_days', case
         when x.days_left = -1 then 'yesterday'
         when x.days_left < 0 then format('%s days ago', -x.days_left)

@@ -150,12 +150,12 @@ begin
   end if;
   if v_id is null then
     v_id := core.record_insert(p_role, p);
-    perform core.usage_count();
+    perform core.enforce_plan_limits();
   else
     perform core.record_update(p_role, p);
     -- The plan counts only active students and teachers.
     if p ? 'is_active' then
-      perform core.usage_count();
+      perform core.enforce_plan_limits();
     end if;
   end if;
   if v_creates_login then

@@ -67,8 +67,8 @@ insert into core.analytics_part (refresh_order, name, target, watched, retention
     where present + late + absent > 0
     group by 1, 2
   $$),
-  -- As in api.finance_summary: a payment covers the items of a fee in their order, and equal fees are counted, not
-  -- listed.
+  -- As in the operation finance_summary: a payment covers the items of a fee in their order, and equal fees are
+  -- counted, not listed.
   (4, 'fees', 'fee_month', '{student_fee,fee_structure,transport_fee_plan,invoice,academic_year,school}', null, $$
     with local as materialized (
       select
@@ -366,10 +366,8 @@ begin
   select t.time_zone
     into v_time_zone
     from platform.tenant t
-    where t.id = p_tenant_id
-      and t.status <> 'deleted'
-      and t.schema_version = (select tenant_version from platform.installation);
-  if not found or not pg_try_advisory_xact_lock_shared(core.tenant_lock_key(p_tenant_id)) then
+    where t.id = p_tenant_id and t.status <> 'deleted';
+  if not found or not core.try_lock_schema(p_tenant_id) then
     return null;
   end if;
   -- Checked first, because an insert with `on conflict` would wait for another worker that is inserting the row.
@@ -433,14 +431,10 @@ begin
     into v_schools, v_due
     from compared;
   if v_due is not null then
-    perform graphile_worker.add_jobs(array(
+    perform core.add_jobs('analytics_schools', array(
       select (
-        'analytics_schools',
-        json_build_object('tenant_ids', array_agg(id order by n)),
-        null, null, 3,
-        format('analytics_schools:%s', (n - 1) / 20),
-        20, null
-      )::graphile_worker.job_spec
+        jsonb_build_object('tenant_ids', array_agg(id order by n)), ((n - 1) / 20)::text, null
+      )::core.new_job
       from unnest(v_due) with ordinality d (id, n)
       group by (n - 1) / 20
       order by (n - 1) / 20));

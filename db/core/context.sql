@@ -95,60 +95,6 @@ create function core.diff(p_before jsonb, p_after jsonb) returns jsonb language 
 comment on function core.diff is
   'The changes between two versions of a record, without timestamps: {field: {before, after}}.';
 
-create function core.audit(p_action text, p_target_type text, p_target_id bigint, p_tenant_id bigint, p_changes jsonb)
-  returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-declare
-  v_actor_email text := nullif(current_setting('app.actor_email', true), '');
-begin
-  insert into platform.audit_log (actor_id, actor_email, impersonated_user_id, impersonated_email,
-      action, tenant_id, target_type, target_id, changes, ip, user_agent, request_id)
-    select
-      coalesce(i.id, case when core.tenant_id() is null then core.user_id() end),
-      coalesce(i.email, v_actor_email),
-      case when i.id is not null then core.user_id() end,
-      case when i.id is not null then v_actor_email end,
-      p_action, p_tenant_id, p_target_type, p_target_id,
-      coalesce(p_changes, '{}'),
-      nullif(current_setting('app.ip', true), ''),
-      nullif(current_setting('app.user_agent', true), ''),
-      nullif(current_setting('app.request_id', true), '')
-    from core.impersonator() i;
-  perform set_config('app.audited', 'yes', true);
-end $$;
-comment on function core.audit is
-  'Adds an entry to the audit log, in the transaction of the change. An actor with an id is an operator; users of a '
-  'school have only an email. An impersonation has both. Security definer, because no role may write the table.';
-
-create function core.enqueue_all(
-    p_task text, p_payloads jsonb[], p_key text default null, p_run_at timestamptz default null) returns void
-  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-begin
-  if p_task not in ('send_email', 'send_invoice_reminder', 'deliver') then
-    raise exception 'A request cannot queue jobs of the task %.', p_task;
-  end if;
-  perform graphile_worker.add_jobs(array(
-    select (
-      p_task,
-      (payload || jsonb_build_object('tenant_id', core.tenant_id()))::json,
-      null,
-      p_run_at,
-      10,
-      't' || coalesce(core.tenant_id()::text, '0') || ':' || p_task || ':' || p_key,
-      -- Deliveries have a lower priority than emails that a user waits for, like login links.
-      case p_task when 'deliver' then 10 end,
-      null
-    )::graphile_worker.job_spec
-    from unnest(p_payloads) payload));
-end $$;
-comment on function core.enqueue_all is
-  'Queues jobs of one task in this transaction. The tenant comes from the context and is part of the job key. Security '
-  'definer, because request roles have no access to the queue.';
-
-create function core.enqueue(
-    p_task text, p_payload jsonb, p_key text default null, p_run_at timestamptz default null) returns void language sql
-  return core.enqueue_all(p_task, array[p_payload], p_key, p_run_at);
-comment on function core.enqueue is 'Queues a job in this transaction.';
-
 create function core.require_whole_school() returns void language plpgsql stable as $$
 begin
   if not core.has_whole_school_scope() then
@@ -174,44 +120,3 @@ create function core.restore_scope(p_scope text) returns void language sql as $$
   select set_config('app.scope', p_scope, true);
 $$;
 comment on function core.restore_scope is 'Restores the scope that core.widen_scope returned.';
-
-create function core.class_staff()
-  returns table (class_id bigint, teacher_id bigint, is_class_teacher boolean, subject text)
-  language sql stable as $$
-  select id, class_teacher_id, true, null
-  from class
-  where class_teacher_id is not null
-  union all
-  select cs.class_id, cs.teacher_id, false, s.name
-  from class_subject cs
-  join subject s on s.id = cs.subject_id
-  where cs.teacher_id is not null
-  union all
-  select ta.class_id, ta.teacher_id, false, ta.subject
-  from teaching_assignment ta
-  union all
-  select ts.class_id, ts.teacher_id, false, s.name
-  from timetable_slot ts
-  join subject s on s.id = ts.subject_id
-  where ts.teacher_id is not null;
-$$;
-comment on function core.class_staff is
-  'The teachers of each class: class teachers, subject teachers, other assignments, and teachers in the timetable.';
-
-create function core.teachers_on_leave(p_from date, p_to date) returns table (date date, teacher_id bigint)
-  language plpgsql stable rows 10 as $$
-declare
-  v_scope text := core.widen_scope();
-begin
-  return query
-    select day::date, l.teacher_id
-    from teacher_leave l
-    cross join lateral generate_series(
-      greatest(l.start_date, p_from)::timestamp, least(l.end_date, p_to)::timestamp, interval '1 day') day
-    where l.status = 'approved'
-      and daterange(l.start_date, l.end_date, '[]') && daterange(p_from, p_to, '[]');
-  perform core.restore_scope(v_scope);
-end $$;
-comment on function core.teachers_on_leave is
-  'The days and teachers of approved leaves, without kind and reason. Widens the scope for this query: users who see a '
-  'lesson may see that its teacher is absent, but not the kind and reason of the leave.';

@@ -12,7 +12,7 @@ comment on function core.enabled_features is
 create function core.is_reserved_subdomain(p_name text) returns boolean language sql immutable
   return p_name = any ('{www,api,app,admin,console,platform,mail,smtp,ftp,static,assets,cdn,docs,help,support,status,
     health,graphql,metrics,login,auth,localhost,test}');
-comment on function core.is_reserved_subdomain is 
+comment on function core.is_reserved_subdomain is
   'Whether the name is reserved for hosts of the service. No school can have it, and such a host names no school.';
 
 create function core.resolve_tenant(p jsonb, p_context jsonb) returns bigint
@@ -76,7 +76,7 @@ begin
   elsif o.access = 'token' then
     v_session_id := null;
     select tenant_id, tenant_id is null, user_id into v_tenant_id, v_is_platform, v_user_id from platform.one_time_token
-      where hash = sha256(convert_to(p ->> 'token', 'UTF8')) and used_at is null and expires_at > now();
+      where hash = core.token_hash(p ->> 'token') and used_at is null and expires_at > now();
     if not found then
       perform core.fail('invalid_token', 'This link has expired or was already used. Request a new one.');
     end if;
@@ -86,14 +86,14 @@ begin
     v_tenant_id := (p ->> 'tenant_id')::bigint;
   elsif o.access = 'refresh' then
     select session_id into v_session_id from platform.refresh_token
-      where hash = sha256(convert_to(p ->> 'refresh_token', 'UTF8')) and expires_at > now();
+      where hash = core.token_hash(p ->> 'refresh_token') and expires_at > now();
     if not found then
       perform core.fail('invalid_token', 'This refresh token is not valid.');
     end if;
   end if;
 
   select s.*, t.id as tenant, t.subdomain, t.status as tenant_status, t.time_zone, t.is_setup_complete, t.feature_flags,
-         t.trial_ends_at, t.schema_version, p.features as plan_features, sub.status as subscription_status
+         t.trial_ends_at, p.features as plan_features, sub.status as subscription_status
     into v_request
     from (select v_session_id as id) requested
     left join platform.session s on s.id = requested.id and s.revoked_at is null and s.expires_at > now()
@@ -130,10 +130,7 @@ begin
       when 'suspended' then perform core.fail('tenant_suspended', 'This school is suspended.');
       else perform core.fail('invalid_token', 'This school is closed.');
     end case;
-    if not pg_try_advisory_xact_lock_shared(core.tenant_lock_key(v_tenant_id))
-       or v_request.schema_version < (select tenant_version from platform.installation) then
-      perform core.fail('unavailable', 'This school is being migrated. Try again in a moment.');
-    end if;
+    perform core.require_schema(v_tenant_id);
     if o.access = 'feed' then
       -- Runs with the current permissions of the feed's owner.
       select * into v_feed from core.feed_owner(v_tenant_id, p ->> 'token_hash');
@@ -197,20 +194,23 @@ begin
     'time_zone', coalesce(v_request.time_zone, 'UTC')
   );
 end $$;
-comment on function core.admit is 
+comment on function core.admit is
   'Admits or refuses a request. Returns the operation and the settings of its transaction.';
 
 -- Runs one operation for one request, in its own transaction.
---   p_session_id  from the verified access token; null without one
---   p             path, query and body parameters, validated by the facade
+--   p_session_id  the session in the verified access token; null without a token
+--   p             the parameters from path, query and body, validated by the facade
 --   p_context     {tenant_id?, subdomain?, request_id, ip, user_agent, if_match?, idempotency_key?, request_hash?,
---                 range?, known?, admit_only?, is_audited?}; see CallContext in src/database/call.ts
---   p_content     the uploaded bytes, for an operation that takes some
---   answer        the json of the operation, as text
---   content       the bytes of a file, for an operation that gives some
---   version       the version of the record that the operation is about
---   id            the id in the answer of a write
--- Not security definer: it has to change the role, which ends with the transaction.
+--                 range?, known?, check_only?, is_audited?}; see CallContext in src/database/call.ts
+--   p_content     the uploaded bytes; only for an operation with content = takes
+--   answer        the JSON that the operation returns, as text
+--   content       the bytes of the file; only for an operation with content = gives
+--   version       the version of the record in the answer
+--   id            the id of the record in the answer; only after a write
+-- With p_context.check_only it admits the request, locks the record and checks If-Match, but does not run the
+-- operation; then all of its results are null. The facade uses this before expensive work.
+-- It is not security definer, because such a function cannot change the role. The role lasts until the transaction
+-- ends.
 create function core.call(
   p_operation text, p_session_id bigint, p jsonb, p_context jsonb, p_content bytea default null,
   out answer text, out content bytea, out version text, out id bigint)
@@ -220,6 +220,7 @@ declare
   v_operation core.operation;
   s jsonb;
   v_answer json;
+  v_is_check boolean := coalesce((p_context ->> 'check_only')::boolean, false);
   v_key text := p_context ->> 'idempotency_key';
   v_record_id bigint;
   v_file_id bigint;
@@ -235,7 +236,8 @@ begin
     set_config('app.wide_permissions', s ->> 'wide_permissions', true),
     set_config('app.student_id', s ->> 'student_id', true),
     set_config('app.scope', s ->> 'scope', true),
-    set_config('app.is_system', '', true), -- a pooled connection may have run system work before
+    -- A request never counts as system work, to which row policies show all rows (core.enter_tenant).
+    set_config('app.is_system', '', true),
     set_config('app.actor_email', s ->> 'actor_email', true),
     set_config('app.impersonator_id', s ->> 'impersonator_id', true),
     set_config('app.impersonator_email', s ->> 'impersonator_email', true),
@@ -253,6 +255,9 @@ begin
 
   if not v_operation.writes then
     perform set_config('transaction_read_only', 'on', true);
+    if v_is_check then
+      return;
+    end if;
     execute format('select api.%I($1)', p_operation) into v_answer using p;
     if v_operation.content = 'gives'
         and not coalesce(p_context -> 'known' ?| array['*', format('"%s"', v_answer ->> 'digest')], false) then
@@ -263,8 +268,8 @@ begin
     return;
   end if;
 
-  if v_operation.idempotent and v_key is not null and p_context ->> 'admit_only' is null then
-    v_answer := core.earlier_answer(v_operation.name, v_key, p_context ->> 'request_hash');
+  if v_operation.idempotent and v_key is not null and not v_is_check then
+    v_answer := core.claim_idempotency_key(v_operation.name, v_key, p_context ->> 'request_hash');
     if v_answer is not null then
       answer := v_answer;
       version := core.version_of(v_operation.record, v_answer);
@@ -284,7 +289,7 @@ begin
       perform core.require_match(v_operation.record, v_record_id, p_context ->> 'if_match');
     end if;
   end if;
-  if (p_context ->> 'admit_only')::boolean then
+  if v_is_check then
     return;
   end if;
   if v_operation.content = 'takes' and p_content is not null then
@@ -350,13 +355,13 @@ $$;
 comment on function core.file_content is 'The bytes of a file, or of the requested range.';
 
 -- The insert makes a second request with the same key wait until the first one has ended.
-create function core.earlier_answer(p_operation text, p_key text, p_request_hash text) returns json
+create function core.claim_idempotency_key(p_operation text, p_key text, p_request_hash text) returns json
   language plpgsql as $$
 declare
   v_earlier record;
 begin
   delete from idempotency_key
-    where user_id = core.user_id() and key = p_key and created_at < now() - interval '24 hours';
+    where user_id = core.user_id() and key = p_key and created_at < now() - core.idempotency_key_lifetime();
   insert into idempotency_key (user_id, key, operation, request_hash)
     values (core.user_id(), p_key, p_operation, p_request_hash)
     on conflict (user_id, key) do nothing;
@@ -370,12 +375,13 @@ begin
   end if;
   return v_earlier.answer;
 end $$;
-comment on function core.earlier_answer is 
-  'The answer to the first request with this Idempotency-Key of this user, or null if there was none in 24 hours.';
+comment on function core.claim_idempotency_key is
+  'Claims an Idempotency-Key for this request of the user and returns null; or returns the answer to the request that '
+  'claimed it within 24 hours. Raises idempotency_key_reused if that was a different request.';
 
 create function core.version_of(p_record text, p_answer json) returns text language sql stable
   return (select md5((p_answer::jsonb - r.unversioned_fields)::text) from core.record r where r.name = p_record);
-comment on function core.version_of is 
+comment on function core.version_of is
   'The version of a record: a hash of its fields, except for those that change without an edit. Null without a record.';
 
 -- An ETag is `"version.body"`. Only the version counts. Weak tags (W/) are accepted, because proxies weaken them.
@@ -392,18 +398,24 @@ begin
     perform core.fail('precondition_failed', 'The record has changed since you read it. Read it again.');
   end if;
 end $$;
-comment on function core.require_match is 
+comment on function core.require_match is
   'Raises precondition_failed unless If-Match names the current version of the record, which must be locked.';
 
-create function core.readiness() returns json language sql stable security definer set search_path = pg_catalog, pg_temp
-  return json_build_object(
+create function core.readiness() returns json
+  language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select json_build_object(
     'fingerprint', (select fingerprint from platform.installation),
-    'tenants_behind', (select count(*) from platform.tenant
-                       where schema_version < (select tenant_version from platform.installation)
-                         and not (status = 'deleted' and schema_version = 0)),
+    'tenants_behind', (
+      select count(*)
+      from platform.tenant
+      where schema_version < (select core.required_schema_version()) and not (status = 'deleted' and schema_version = 0)
+    ),
     -- The worker holds this advisory lock while it runs.
-    'worker', exists (select from pg_locks where locktype = 'advisory' and classid = 7312 and objid = 1 and objsubid = 2
-                        and database = (select oid from pg_database where datname = current_database()))
-  );
-comment on function core.readiness is 
+    'worker', exists (
+      select from pg_locks
+      where locktype = 'advisory' and classid = 7312 and objid = 1 and objsubid = 2
+        and database = (select oid from pg_database where datname = current_database())
+    ));
+$$;
+comment on function core.readiness is
   'For /api/health/ready: the installed fingerprint, the number of schools to migrate, and whether a worker runs.';

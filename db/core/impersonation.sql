@@ -47,10 +47,8 @@ begin
   elsif not v_tenant.is_impersonation_allowed then
     perform core.fail('invalid_state',
       'This school does not allow operators to log in as its admins. Ask an admin of the school to allow it.');
-  elsif not pg_try_advisory_xact_lock_shared(core.tenant_lock_key(p_tenant_id))
-      or v_tenant.schema_version < (select tenant_version from platform.installation) then
-    perform core.fail('unavailable', 'This school is being migrated. Try again in a moment.');
   end if;
+  perform core.require_schema(p_tenant_id);
   return v_tenant;
 end $$;
 comment on function core.lock_school_for_impersonation is
@@ -98,9 +96,9 @@ begin
         'reason', p_reason,
         'user_name', p_admin_name,
         'user_email', p_admin_email,
-        'date', api.written_day(local::date),
+        'date', core.written_day(local::date),
         'time', to_char(local, 'HH24:MI'),
-        'until', to_char(local + interval '10 minutes', 'HH24:MI')))
+        'until', to_char(local + core.impersonation_lifetime(), 'HH24:MI')))
       order by ur.user_id)
     from user_role ur
     join role r on r.id = ur.role_id and r.is_system and r.name = 'admin'
@@ -113,15 +111,15 @@ create function core.impersonation_begin(p_tenant_id bigint, p_user_id bigint, p
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_tenant platform.tenant;
-  v_operator record;
+  v_operator platform.session;
   v_user record;
-  v_session record;
+  v_session platform.session;
   v_before text[];
 begin
   -- Locks the school, the operator's session and the user before it checks them. A transaction that ends one of them
   -- commits before these checks, or ends the new session too.
   v_tenant := core.lock_school_for_impersonation(p_tenant_id);
-  select s.id, s.user_id, s.email
+  select *
     into v_operator
     from platform.session s
     where s.id = core.session_id() and s.revoked_at is null and 'admin' = any (s.roles)
@@ -131,26 +129,13 @@ begin
   end if;
   select * into v_user from core.lock_admin(p_tenant_id, p_user_id);
 
-  insert into platform.session (tenant_id, user_id, email, permissions, own_permissions, taught_permissions, roles,
-      student_id, ip, user_agent, expires_at, impersonator_id, impersonator_email, impersonator_session_id)
-    select
-      p_tenant_id, v_user.id, v_user.email, r.permissions, r.own_permissions, r.taught_permissions, r.roles,
-      r.student_id,
-      nullif(current_setting('app.ip', true), ''),
-      nullif(current_setting('app.user_agent', true), ''),
-      now() + interval '10 minutes',
-      v_operator.user_id, v_operator.email, v_operator.id
-    from (select (v_user.rights).*) r
-    returning id, expires_at into v_session;
-  insert into platform.audit_log (actor_id, actor_email, impersonated_user_id, impersonated_email,
-      action, tenant_id, target_type, target_id, changes, ip, user_agent, request_id)
-    values (
-      v_operator.user_id, v_operator.email, v_user.id, v_user.email,
-      'tenant.impersonate', p_tenant_id, 'tenant', p_tenant_id,
-      core.diff(null, jsonb_build_object('reason', p_reason, 'expires_at', v_session.expires_at)),
-      nullif(current_setting('app.ip', true), ''),
-      nullif(current_setting('app.user_agent', true), ''),
-      nullif(current_setting('app.request_id', true), ''));
+  v_session := core.session_insert(
+    p_tenant_id, v_user.id, v_user.email, v_user.rights, core.impersonation_lifetime(), v_operator);
+  perform core.audit_insert(
+    v_operator.user_id, v_operator.email, v_user.id, v_user.email,
+    'tenant.impersonate', p_tenant_id, 'tenant', p_tenant_id,
+    core.diff(null, jsonb_build_object('reason', p_reason, 'expires_at', v_session.expires_at)),
+    core.client_context());
   perform set_config('app.audited', 'yes', true);
 
   v_before := core.enter_tenant(p_tenant_id);
@@ -174,9 +159,7 @@ comment on function core.impersonation_begin is
 create function core.impersonation_note(
     p_session_id bigint, p_operation text, p_target_id bigint, p_outcome text, p_context jsonb) returns void
   language sql security definer set search_path = pg_catalog, pg_temp as $$
-  insert into platform.audit_log (actor_id, actor_email, impersonated_user_id, impersonated_email,
-      action, tenant_id, target_type, target_id, changes, ip, user_agent, request_id)
-    select
+  select core.audit_insert(
       s.impersonator_id, s.impersonator_email, s.user_id, s.email,
       'impersonation.' || p_operation,
       s.tenant_id,
@@ -185,9 +168,7 @@ create function core.impersonation_note(
       core.diff(null, jsonb_build_object('outcome', coalesce(
         (select e.name from core.error e where e.sqlstate = p_outcome),
         case when p_outcome ~ '^[0-9]' then 'refused' else p_outcome end))),
-      p_context ->> 'ip',
-      p_context ->> 'user_agent',
-      p_context ->> 'request_id'
+      p_context)
     from platform.session s
     where s.id = p_session_id and s.impersonator_id is not null;
 $$;
@@ -234,7 +215,7 @@ begin
     end;
     perform set_config('role', v_role, true);
     -- Another call of the same request follows.
-    if (p_context ->> 'admit_only')::boolean and refusal is null then
+    if (p_context ->> 'check_only')::boolean and refusal is null then
       return;
     end if;
   end if;

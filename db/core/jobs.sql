@@ -146,15 +146,16 @@ begin
       group by c.task
     ) counted;
   if v_counts <> '{}' then
-    insert into platform.audit_log (actor_email, action, target_type, target_id, changes)
-      select
-        'command line', 'job.' || p_action, 'job',
-        case when cardinality(v_done) = 1 then v_done[1] end,
-        jsonb_object_agg(key, case p_action
+    perform set_config('app.actor_email', 'command line', true);
+    perform core.audit(
+      'job.' || p_action, 'job', case when cardinality(v_done) = 1 then v_done[1] end, null,
+      (
+        select jsonb_object_agg(key, case p_action
           when 'cancel' then jsonb_build_object('before', value, 'after', 0)
           else jsonb_build_object('before', null, 'after', value)
         end)
-      from jsonb_each(v_counts);
+        from jsonb_each(v_counts)
+      ));
   end if;
   return json_build_object(
     'done', v_counts,

@@ -52,6 +52,14 @@ create function core.clean_message(p_filled text) returns text language sql immu
   return left(trim(p_filled), 5000);
 comment on function core.clean_message is 'A rendered message, trimmed and cut to 5,000 characters.';
 
+create function core.written_day(p_day date) returns text language sql immutable
+  return to_char(p_day, 'FMDD FMMonth YYYY');
+comment on function core.written_day is 'A date as text: 1 September 2026.';
+
+create function core.written_amount(p_amount numeric, p_currency text) returns text language sql immutable
+  return p_currency || ' ' || to_char(p_amount, 'FM999,999,999,990.00');
+comment on function core.written_amount is 'An amount with its currency as text: USD 1,250.50.';
+
 create function core.quiet_hours_end(p_from time, p_until time, p_time_zone text, p_moment timestamptz)
   returns timestamptz language sql stable
   return (
@@ -73,7 +81,7 @@ comment on type core.outgoing_message is
 
 create function core.lock_notification_recipients(p_recipients text[]) returns void language plpgsql as $$
 declare
-  v_school bigint := 7314 * 4294967296 + core.tenant_id();
+  v_school bigint := core.lock_key('notifications', core.tenant_id());
   v_key bigint;
 begin
   if cardinality(p_recipients) > 100 then
@@ -81,7 +89,7 @@ begin
   else
     perform pg_advisory_xact_lock_shared(v_school);
     for v_key in
-      select distinct 7317 * 4294967296 + (hashtextextended(name, core.tenant_id()) & 4294967295)
+      select distinct core.lock_key('recipient', hashtextextended(name, core.tenant_id()))
       from unnest(p_recipients) name order by 1
     loop
       perform pg_advisory_xact_lock(v_key);
@@ -245,7 +253,7 @@ end $$;
 comment on function core.publish_notifications is
   'Wakes the open streams of users at the commit; those of the whole school if there are more than 1,000 users.';
 
-create function core.notify_as(p_type text, p_words jsonb, p_recipients jsonb, p_action_url text default null)
+create function core.send_message(p_type text, p_words jsonb, p_recipients jsonb, p_action_url text default null)
   returns integer language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_tenant_id bigint := core.tenant_id();
@@ -290,7 +298,7 @@ begin
   perform core.leave_tenant(v_before);
   return (select count(distinct m.recipient_number) from unnest(v_messages) m);
 end $$;
-comment on function core.notify_as is
+comment on function core.send_message is
   'Sends given texts, {in_app: {title, message}, push: …, email: …} with placeholders, to p_recipients (as in '
   'core.notify), on those channels that operators have not closed. Returns the number of recipients. Security '
   'definer: the user who causes a message may read neither the addresses nor the devices of others.';
@@ -327,7 +335,7 @@ begin
   if v_words is null then
     return 0;
   end if;
-  return core.notify_as(p_event, v_words, p_recipients, p_action_url);
+  return core.send_message(p_event, v_words, p_recipients, p_action_url);
 end $$;
 comment on function core.notify is
   'Notifies p_recipients of an event of the catalog: [{user_id?, email?, name?, variables?}]. user_id is a user of '

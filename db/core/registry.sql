@@ -70,7 +70,7 @@ comment on column core.operation.errors is
   '(forbidden, validation_error, not_found for an id in the path, ...) are added in src/http/openapi-errors.ts.';
 comment on column core.operation.content is
   'takes: core.call stores the uploaded bytes, if any, in the table file and adds file_id to the parameters; '
-  'gives: the operation answers api.file_answer, and core.call adds the bytes or the requested range.';
+  'gives: the operation answers what file_answer returns, and core.call adds the bytes or the requested range.';
 
 -- Defines an operation. The columns of core.operation explain the parameters; db/finish.sql sets `writes`.
 create function core.define_operation(

@@ -42,20 +42,43 @@ comment on function core.effective_rights is
   'from the student role apply to the user''s own rows, and those that come only from the teacher role to the classes '
   'that the user teaches. Custom roles are named custom:<name>, unlike system roles.';
 
-create function core.session_open(p_user_id bigint, p_email text, p_rights core.rights) returns json
-  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+create function core.random_token() returns text language sql volatile
+  return rtrim(translate(replace(encode(public.gen_random_bytes(32), 'base64'), E'\n', ''), '+/', '-_'), '=');
+comment on function core.random_token is 'A random token of 256 bits that needs no escaping in a URL.';
+
+create function core.token_hash(p_token text) returns bytea language sql stable
+  return sha256(convert_to(p_token, 'UTF8'));
+comment on function core.token_hash is 'The hash under which a token is stored.';
+
+create function core.session_insert(
+    p_tenant_id bigint, p_user_id bigint, p_email text, p_rights core.rights, p_lifetime interval,
+    p_impersonator platform.session default null) returns platform.session
+  language plpgsql as $$
 declare
-  v_id bigint;
+  v_session platform.session;
 begin
   insert into platform.session (tenant_id, user_id, email, permissions, own_permissions, taught_permissions, roles,
-      student_id, ip, user_agent, expires_at)
+      student_id, ip, user_agent, expires_at, impersonator_id, impersonator_email, impersonator_session_id)
     values (
-      core.tenant_id(), p_user_id, p_email,
+      p_tenant_id, p_user_id, p_email,
       p_rights.permissions, p_rights.own_permissions, p_rights.taught_permissions, p_rights.roles, p_rights.student_id,
       nullif(current_setting('app.ip', true), ''),
       nullif(current_setting('app.user_agent', true), ''),
-      now() + interval '30 days')
-    returning id into v_id;
+      now() + p_lifetime,
+      p_impersonator.user_id, p_impersonator.email, p_impersonator.id)
+    returning * into v_session;
+  return v_session;
+end $$;
+comment on function core.session_insert is
+  'Inserts a session of a user or operator. p_impersonator is the session of the operator who impersonates the user. '
+  'Not granted to request roles, because it accepts any user.';
+
+create function core.session_open(p_user_id bigint, p_email text, p_rights core.rights) returns json
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_id bigint := (
+    core.session_insert(core.tenant_id(), p_user_id, p_email, p_rights, core.session_lifetime())).id;
+begin
   return json_build_object('session_id', v_id, 'refresh_token', core.refresh_token_new(v_id));
 end $$;
 comment on function core.session_open is
@@ -64,20 +87,32 @@ comment on function core.session_open is
 create function core.refresh_token_new(p_session_id bigint) returns text
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  v_token text := rtrim(
-    translate(replace(encode(public.gen_random_bytes(32), 'base64'), E'\n', ''), '+/', '-_'), '=');
+  v_token text := core.random_token();
 begin
   insert into platform.refresh_token (hash, session_id, expires_at)
-    values (sha256(convert_to(v_token, 'UTF8')), p_session_id, now() + interval '30 days');
+    values (core.token_hash(v_token), p_session_id, now() + core.session_lifetime());
   return v_token;
 end $$;
 comment on function core.refresh_token_new is
   'Creates a refresh token. Not granted to request roles, because it accepts any session.';
 
+create function core.one_time_token_new(p_tenant_id bigint, p_user_id bigint, p_purpose text) returns text
+  language plpgsql as $$
+declare
+  v_token text := core.random_token();
+begin
+  insert into platform.one_time_token (hash, tenant_id, user_id, purpose, expires_at)
+    values (
+      core.token_hash(v_token), p_tenant_id, p_user_id, p_purpose, now() + core.one_time_token_lifetime(p_purpose));
+  return v_token;
+end $$;
+comment on function core.one_time_token_new is
+  'Creates a one-time token. Not granted to request roles, because it accepts any user.';
+
 create function core.session_rotate(p_token text) returns json
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  v_hash bytea := sha256(convert_to(p_token, 'UTF8'));
+  v_hash bytea := core.token_hash(p_token);
   v_used_at timestamptz;
   v_is_stolen boolean;
 begin
@@ -85,13 +120,13 @@ begin
     where hash = v_hash and used_at is null and session_id = core.session_id();
   if not found then
     select used_at into v_used_at from platform.refresh_token where hash = v_hash;
-    v_is_stolen := coalesce(v_used_at < now() - interval '10 seconds', false);
+    v_is_stolen := coalesce(v_used_at < now() - core.refresh_token_grace(), false);
     if v_is_stolen then
       update platform.session set revoked_at = now() where id = core.session_id();
     end if;
     return json_build_object('refused', 'This refresh token has already been used.', 'is_over', v_is_stolen);
   end if;
-  update platform.session set expires_at = now() + interval '30 days' where id = core.session_id();
+  update platform.session set expires_at = now() + core.session_lifetime() where id = core.session_id();
   return json_build_object('refresh_token', core.refresh_token_new(core.session_id()));
 end $$;
 comment on function core.session_rotate is
@@ -125,7 +160,7 @@ comment on function core.session_set_rights is 'Writes the rights of a user or a
 create function core.lock_rights(p_for_change boolean) returns void
   language sql security definer set search_path = pg_catalog, pg_temp as $$
   select case when p_for_change then pg_advisory_xact_lock(key) else pg_advisory_xact_lock_shared(key) end
-  from (select 7313 * 4294967296 + coalesce(core.tenant_id(), 0)) rights (key);
+  from (select core.lock_key('rights', coalesce(core.tenant_id(), 0))) rights (key);
 $$;
 comment on function core.lock_rights is
   'Login, refresh and role changes read rights and write them to sessions. Changes take this lock of the school '
@@ -142,7 +177,7 @@ comment on function core.refresh_rights is
 create function core.token_use(p_token text, p_purposes text[]) returns bigint
   language sql security definer set search_path = pg_catalog, pg_temp as $$
   update platform.one_time_token set used_at = now()
-  where hash = sha256(convert_to(p_token, 'UTF8'))
+  where hash = core.token_hash(p_token)
     and used_at is null
     and expires_at > now()
     and purpose = any (p_purposes)
@@ -159,7 +194,7 @@ create function core.token_is_recent(p_user_id bigint, p_purpose text) returns b
     where tenant_id is not distinct from core.tenant_id()
       and user_id = p_user_id
       and purpose = p_purpose
-      and created_at > now() - interval '2 minutes'
+      and created_at > now() - core.email_interval()
   );
 comment on function core.token_is_recent is 'Whether the user got an email for this purpose in the last two minutes.';
 
@@ -173,12 +208,17 @@ create function core.tokens_void(p_user_id bigint, p_purposes text[]) returns vo
 $$;
 comment on function core.tokens_void is 'Revokes the unused tokens of a user.';
 
+create function core.login_account(p_email text) returns bytea language sql stable
+  return core.token_hash(coalesce(core.tenant_id()::text, 'platform') || ' ' || p_email);
+comment on function core.login_account is
+  'The key of an account in platform.login_throttle, which stores no addresses.';
+
 create function core.login_attempt(p_email text) returns integer
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  v_account bytea := sha256(convert_to(coalesce(core.tenant_id()::text, 'platform') || ' ' || p_email, 'UTF8'));
+  v_account bytea := core.login_account(p_email);
   v_now timestamptz := clock_timestamp();
-  v_end timestamptz := v_now + interval '15 minutes';
+  v_end timestamptz := v_now + core.login_lockout();
   v_throttle record;
 begin
   -- An impersonation must not be used to guess the password.
@@ -199,7 +239,7 @@ comment on function core.login_attempt is
 create function core.login_succeeded(p_email text) returns void
   language sql security definer set search_path = pg_catalog, pg_temp as $$
   delete from platform.login_throttle
-  where account = sha256(convert_to(coalesce(core.tenant_id()::text, 'platform') || ' ' || p_email, 'UTF8'));
+  where account = core.login_account(p_email);
 $$;
 comment on function core.login_succeeded is 'Resets the failed attempts of an account.';
 
@@ -239,7 +279,7 @@ $$;
 comment on function core.tenant_usage is
   'The stored counts of this school: active students, active teachers and classes.';
 
-create function core.usage_count() returns void
+create function core.enforce_plan_limits() returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_before platform.tenant_usage;
@@ -272,10 +312,10 @@ begin
       where tenant_id = core.tenant_id();
   end if;
 end $$;
-comment on function core.usage_count is
-  'Counts students, teachers and classes of this school; raises plan_limit_reached if they exceed the plan. Called '
-  'after people or classes were added or removed. The row lock serializes the writers of a school, so each counts '
-  'after the previous one has committed.';
+comment on function core.enforce_plan_limits is
+  'Raises plan_limit_reached if this school now has more students or teachers than its plan allows; else stores the '
+  'counts of students, teachers and classes. Call it after adding or removing people or classes. The row lock '
+  'serializes the writers of a school, so that each counts after the previous one has committed.';
 
 create function core.require_plan_fits(p_tenant_id bigint, p_plan_id bigint) returns void
   language plpgsql set search_path = pg_catalog, pg_temp as $$
@@ -292,8 +332,8 @@ begin
 end $$;
 comment on function core.require_plan_fits is
   'Raises conflict when a school has more students or teachers than a plan allows. The row lock makes concurrent '
-  'additions wait and then use the limits of the new plan (core.usage_count). Only for operators and functions of '
-  'core, because it accepts any school.';
+  'additions wait and then use the limits of the new plan (core.enforce_plan_limits). Only for operators and functions '
+  'of core, because it accepts any school.';
 
 create function core.subscription_status() returns json
   language sql stable security definer set search_path = pg_catalog, pg_temp
@@ -355,7 +395,7 @@ begin
   perform core.require_plan_fits(core.tenant_id(), p_plan_id);
   update platform.tenant set plan_id = p_plan_id where id = core.tenant_id();
   update platform.subscription
-    set plan_id = p_plan_id, started_at = now(), current_period_end = now() + interval '1 month'
+    set plan_id = p_plan_id, started_at = now(), current_period_end = now() + core.subscription_period()
     where tenant_id = core.tenant_id();
   update platform.subscription set status = 'active'
     where tenant_id = core.tenant_id() and status <> 'active';
@@ -463,7 +503,7 @@ begin
   if found then
     rights := core.effective_rights(user_id);
     update calendar_feed f set last_used_at = now()
-      where f.token_hash = p_token_hash and coalesce(f.last_used_at < now() - interval '1 hour', true);
+      where f.token_hash = p_token_hash and coalesce(f.last_used_at < now() - core.feed_use_interval(), true);
   end if;
   perform set_config('app.feed', '', true), core.leave_tenant(v_before);
 end $$;

@@ -9,10 +9,7 @@ create function core.stream_read(
 declare
   v_before text[];
 begin
-  -- A migration holds this lock for as long as it runs. The caller tries again instead of waiting with a connection.
-  if not pg_try_advisory_xact_lock_shared(core.tenant_lock_key(p_tenant_id)) then
-    perform core.fail('unavailable', 'This school is being migrated. Try again in a moment.');
-  end if;
+  perform core.require_schema(p_tenant_id);
   v_before := core.enter_tenant(p_tenant_id);
   return query execute format($q$
     select requested.stream_index::integer, found.id, found.event

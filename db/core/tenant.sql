@@ -2,19 +2,31 @@
 -- and api afterwards. It therefore depends only on the schema platform.
 create schema if not exists core;
 
--- All advisory locks of the service. A key has two 32-bit halves; the first half says what is locked:
---   7310  the migration of the database
---   7311  the schema of a school: shared by each of its requests, exclusive while it is migrated (core.tenant_lock_key)
---   7312  held shared by every running worker
---   7313  the permissions of the users of a school (core.lock_rights)
---   7314  the notifications of a school, and
---   7317  those of one recipient (core.lock_notification_recipients)
---   7315  held by each worker, by the hash of its name
---   7316  the daily run of a school
+-- The keys of all advisory locks. A key has two 32-bit halves: the kind of the lock, and what it locks. TypeScript
+-- takes four more kinds: 7310, the migration of the database (src/database/migrate.ts); 7312, shared by all running
+-- workers, and 7315, one for each worker, by the hash of its name (workers/worker.ts); 7316, the daily run of a school
+-- (workers/tasks/daily_school.ts).
+create or replace function core.lock_key(p_kind text, p_object bigint) returns bigint
+  language plpgsql immutable strict as $$
+declare
+  v_kind bigint;
+begin
+  case p_kind
+    -- The schema of a school: shared by each of its requests, exclusive while it is migrated.
+    when 'schema' then v_kind := 7311;
+    -- The permissions of the users of a school (core.lock_rights).
+    when 'rights' then v_kind := 7313;
+    -- The notifications of a school, and those of one recipient (core.lock_notification_recipients).
+    when 'notifications' then v_kind := 7314;
+    when 'recipient' then v_kind := 7317;
+  end case;
+  return (v_kind << 32) | (p_object & 4294967295);
+end $$;
+comment on function core.lock_key is 'The key of an advisory lock of a kind on an object. Fails for an unknown kind.';
 
 create or replace function core.tenant_lock_key(p_tenant_id bigint) returns bigint
   language sql immutable strict
-  return 7311 * 4294967296 + p_tenant_id;
+  return core.lock_key('schema', p_tenant_id);
 comment on function core.tenant_lock_key is
   'The key of the advisory lock of a school: shared by each of its requests, exclusive while its schema is migrated.';
 

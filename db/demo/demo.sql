@@ -369,5 +369,5 @@ begin
     api.transport_fee_plans_create(
       '{"name": "Bus, from 5 km on", "min_km": 5, "amount": 50, "frequency": "monthly"}');
   perform set_config('app.user_id', '', true);
-  perform core.usage_count();
+  perform core.enforce_plan_limits();
 end $demo$;

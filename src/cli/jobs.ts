@@ -64,13 +64,12 @@ export async function jobsList(config: Config, { json }: Format): Promise<void> 
   const rows = [
     ...tasks.map((each) => ({ ...each, oldest: each.oldest_ready_seconds })),
     {
-      ...{
-        task: 'all',
-        ready: total(tasks, 'ready'),
-        waiting: total(tasks, 'waiting'),
-        running: total(tasks, 'running'),
-      },
-      ...{ failed: total(tasks, 'failed'), oldest: oldest.length > 0 ? Math.max(...oldest) : null },
+      task: 'all',
+      ready: total(tasks, 'ready'),
+      waiting: total(tasks, 'waiting'),
+      running: total(tasks, 'running'),
+      failed: total(tasks, 'failed'),
+      oldest: oldest.length > 0 ? Math.max(...oldest) : null,
     },
   ].map(({ task, ready, waiting, running, failed, oldest: seconds }) => [
     task,

@@ -16,6 +16,7 @@ export async function migrateCommand(
   return withDatabase(config, async (ownerUrl) => {
     const { tenants, failed } = await migrate({
       ownerUrl,
+      dataDir: config.DATABASE_URL ? undefined : config.DATA_DIR,
       parallel,
       ...(options.tenant ? { tenant: options.tenant } : {}),
       dryRun: options.dryRun ?? false,

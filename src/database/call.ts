@@ -20,10 +20,10 @@ export interface CallContext {
    * applies only to the file with this digest; another file is returned whole.
    */
   range?: { start: number | null; end: number | null; of?: string } | undefined;
-  /** The ETags of files that the client already has, so that their bytes are not read; `*` means any. */
+  /** ETags of the files that the client already has. Their bytes are not read. `*` stands for every file. */
   known?: string[];
-  /** Only checks whether the caller may run the operation; does not run it. */
-  admit_only?: true;
+  /** Only checks whether the caller may run the operation, and If-Match; does not run it. */
+  check_only?: true;
   /** The session is an operator acting for a user: every request leaves an audit entry. */
   is_impersonated?: true;
   /** The error with which the facade refused an impersonated request: only writes the audit entry. */

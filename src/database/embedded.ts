@@ -19,6 +19,10 @@ import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { withOwner } from './pool.ts';
 
+/** The command that deletes the embedded database of a data folder. */
+export const resetCommand = (dataDir: string): string =>
+  `DATA_DIR=${/^[\w./-]+$/.test(dataDir) ? dataDir : `'${dataDir.replaceAll("'", "'\\''")}'`} npm run school -- database reset`;
+
 /** A Postgres server that this service runs itself. It listens only on a Unix socket in a private directory. */
 export interface EmbeddedServer {
   /** The superuser's URL of a database. */
@@ -230,8 +234,16 @@ export async function startEmbedded(dataDir: string, settings: string[] = []): P
     await run(
       binaries.initdb,
       [
-        ...['-D', cluster, '-U', superuser, '--auth=trust', '--no-sync'],
-        ...['--encoding=UTF8', '--locale-provider=builtin', '--builtin-locale=C.UTF-8', '--lc-messages=C'],
+        '-D',
+        cluster,
+        '-U',
+        superuser,
+        '--auth=trust',
+        '--no-sync',
+        '--encoding=UTF8',
+        '--locale-provider=builtin',
+        '--builtin-locale=C.UTF-8',
+        '--lc-messages=C',
       ],
       account,
     );
@@ -246,15 +258,30 @@ export async function startEmbedded(dataDir: string, settings: string[] = []): P
   const sockets = await mkdtemp(join(canUseTmpdir ? tmpdir() : '/tmp', 'school-'));
   if (account) await chown(sockets, account.uid, account.gid);
   const options = [
-    ...['listen_addresses=', `unix_socket_directories=${sockets}`, 'max_connections=200', 'shared_buffers=256MB'],
-    ...['max_locks_per_transaction=256', 'jit=off', 'timezone=UTC', 'log_timezone=UTC', ...settings],
+    'listen_addresses=',
+    `unix_socket_directories=${sockets}`,
+    'max_connections=200',
+    'shared_buffers=256MB',
+    'max_locks_per_transaction=256',
+    'jit=off',
+    'timezone=UTC',
+    'log_timezone=UTC',
+    ...settings,
   ];
   try {
     await run(
       binaries.pg_ctl,
       [
-        ...['start', '-D', cluster, '-w', '-t', '60', '-l', join(cluster, 'server.log')],
-        ...['-o', options.map((option) => `-c '${option}'`).join(' ')],
+        'start',
+        '-D',
+        cluster,
+        '-w',
+        '-t',
+        '60',
+        '-l',
+        join(cluster, 'server.log'),
+        '-o',
+        options.map((option) => `-c '${option}'`).join(' '),
       ],
       account,
     );
@@ -275,8 +302,15 @@ export async function startEmbedded(dataDir: string, settings: string[] = []): P
 
 /** Settings of a server whose databases are deleted soon: fast, not durable, without the work for a long life. */
 export const scratchSettings = [
-  ...['fsync=off', 'synchronous_commit=off', 'full_page_writes=off', 'wal_level=minimal', 'max_wal_senders=0'],
-  ...['autovacuum=off', 'checkpoint_timeout=1h', 'max_wal_size=4GB', 'bgwriter_lru_maxpages=0'],
+  'fsync=off',
+  'synchronous_commit=off',
+  'full_page_writes=off',
+  'wal_level=minimal',
+  'max_wal_senders=0',
+  'autovacuum=off',
+  'checkpoint_timeout=1h',
+  'max_wal_size=4GB',
+  'bgwriter_lru_maxpages=0',
 ];
 
 /**

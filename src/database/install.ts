@@ -3,6 +3,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type pg from 'pg';
 import { errors } from '../domain/errors.ts';
+import { retryLockConflicts } from './lock-conflicts.ts';
 
 const root = join(import.meta.dirname, '../..');
 
@@ -34,6 +35,7 @@ async function installedFiles(): Promise<SqlFile[]> {
     ...core.filter((file) => !isRegistry(file)),
     ...(await sqlFiles('db/seed')),
     ...(await sqlFiles('db/api')),
+    ...(await sqlFiles('db/jobs')),
     ...(await sqlFiles('db/analytics')),
     await sqlFile('db/finish.sql'),
     await sqlFile('db/grants.sql'),
@@ -62,17 +64,7 @@ const errorRows = (client: pg.Client) =>
  * Requests during the installation can get a 503.
  * @returns whether anything was installed
  */
-export async function install(client: pg.Client): Promise<boolean> {
-  for (let attempt = 1; ; attempt++) {
-    try {
-      return await installOnce(client);
-    } catch (error) {
-      const isBusy = error instanceof Error && /lock timeout|deadlock detected/.test(error.message);
-      if (!isBusy || attempt === 20) throw error;
-      await new Promise((done) => setTimeout(done, 500));
-    }
-  }
-}
+export const install = (client: pg.Client): Promise<boolean> => retryLockConflicts(() => installOnce(client));
 
 async function installOnce(client: pg.Client): Promise<boolean> {
   const files = await installedFiles();

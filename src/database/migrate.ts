@@ -4,7 +4,9 @@ import { Logger, migrate as migrateShared } from 'graphile-migrate';
 import { clearAllPools } from 'graphile-migrate/dist/pgReal.js';
 import { Logger as QueueLogger, runMigrations as migrateQueue } from 'graphile-worker';
 import pg from 'pg';
+import { resetCommand } from './embedded.ts';
 import { install, sqlFile, sqlFiles } from './install.ts';
+import { retryLockConflicts } from './lock-conflicts.ts';
 import { withOwner } from './pool.ts';
 
 const migrationsFolder = join(import.meta.dirname, '../../migrations');
@@ -26,6 +28,8 @@ export interface TenantResult {
 export interface MigrateOptions {
   /** The address of the database, for its owner. */
   ownerUrl: string;
+  /** The data folder, if the database is the embedded one; for advice in errors. */
+  dataDir?: string | undefined;
   /** Migrate only this school, by id or subdomain. Shared migrations run in any case. */
   tenant?: string;
   /** Change nothing, only report what a run would do. */
@@ -107,10 +111,12 @@ async function readTenantMigrations(folder: string): Promise<TenantMigration[]> 
   });
 }
 
-const startOver = 'start over with an empty database (for the embedded one: npm run school -- database reset)';
+/** The advice to start over. @param dataDir  the data folder, if the database is the embedded one */
+const startOver = (dataDir: string | undefined) =>
+  `start over with an empty database${dataDir === undefined ? '' : ` (${resetCommand(dataDir)})`}`;
 
 /** @throws if the database has had migrations that this version of the code does not have */
-async function refuseNewer(client: pg.Client, files: TenantMigration[]): Promise<void> {
+async function refuseNewer(client: pg.Client, files: TenantMigration[], dataDir: string | undefined): Promise<void> {
   const { available, applied } = await sharedMigrations(client);
   const tenant = (await tableExists(client, 'platform.tenant_migration'))
     ? (
@@ -126,20 +132,24 @@ async function refuseNewer(client: pg.Client, files: TenantMigration[]): Promise
   ];
   if (unknown.length === 0) return;
   throw new Error(
-    `The database is newer than this code, which does not have ${unknown.join(', ')}. ` +
-      `Run the version that migrated it or a later one, or ${startOver}.`,
+    `The database has migrations that this version does not have: ${unknown.join(', ')}. ` +
+      `Run the version that applied them or a later one, or ${startOver(dataDir)}.`,
   );
 }
 
 /** @throws if the database is newer than this version of the code */
-export const checkVersion = (ownerUrl: string): Promise<void> =>
-  withOwner(ownerUrl, async (client) => refuseNewer(client, await readTenantMigrations(tenantFolder)));
+export const checkVersion = (ownerUrl: string, dataDir: string | undefined): Promise<void> =>
+  withOwner(ownerUrl, async (client) => refuseNewer(client, await readTenantMigrations(tenantFolder), dataDir));
 
 /**
  * Copies the tenant migrations into the database, where core.tenant_migrate reads them.
  * @throws if a file has changed since it was copied
  */
-async function publishTenantMigrations(client: pg.Client, files: TenantMigration[], dryRun: boolean): Promise<void> {
+async function publishTenantMigrations(
+  client: pg.Client,
+  files: TenantMigration[],
+  { dryRun = false, dataDir }: MigrateOptions,
+): Promise<void> {
   const known = new Map(
     (
       await client.query<{ version: number; checksum: string }>(
@@ -152,7 +162,7 @@ async function publishTenantMigrations(client: pg.Client, files: TenantMigration
     if (checksum && checksum !== file.checksum)
       throw new Error(
         `The tenant migration ${file.name}.sql has changed since it was applied. ` +
-          `Restore the file and write a new migration, or ${startOver}.`,
+          `Restore the file and write a new migration, or ${startOver(dataDir)}.`,
       );
     if (!checksum && !dryRun) {
       await client.query(
@@ -167,23 +177,6 @@ async function publishTenantMigrations(client: pg.Client, files: TenantMigration
 const outdatedTenantsSql =
   "from platform.tenant where schema_version < $1 and not (status = 'deleted' and schema_version = 0)";
 
-/**
- * Retries `work` when it times out on a lock that a request of the school holds, up to 20 times. Each attempt waits at
- * most half a second (lock_timeout), because new requests of the school get 503 while an attempt waits.
- */
-async function retryLockTimeouts<T>(work: () => Promise<T>): Promise<T> {
-  const lockNotAvailable = '55P03';
-  for (let attempt = 1; ; attempt++) {
-    try {
-      return await work();
-    } catch (error) {
-      const isTimeout = error instanceof pg.DatabaseError && error.code === lockNotAvailable;
-      if (attempt === 20 || !isTimeout) throw error;
-      await new Promise((resolve) => setTimeout(resolve, 500));
-    }
-  }
-}
-
 /** Migrates the outdated schools, each in its own transaction. The failure of one school does not affect the others. */
 async function migrateTenants(options: MigrateOptions, versions: number[], latest: number): Promise<TenantResult[]> {
   const { ownerUrl, tenant, dryRun = false, parallel = 2, onTenant } = options;
@@ -191,6 +184,7 @@ async function migrateTenants(options: MigrateOptions, versions: number[], lates
     connectionString: ownerUrl,
     max: parallel,
     application_name: 'school_owner',
+    // New requests of a school get 503 while its migration waits for a lock.
     options: '-c lock_timeout=500ms',
   });
   pool.on('error', () => undefined);
@@ -220,7 +214,7 @@ async function migrateTenants(options: MigrateOptions, versions: number[], lates
         };
         if (!dryRun) {
           try {
-            const answer = await retryLockTimeouts(() =>
+            const answer = await retryLockConflicts(() =>
               pool.query<{ applied: number }>('select core.tenant_migrate($1) as applied', [id]),
             );
             result.applied = answer.rows[0]?.applied ?? 0;
@@ -285,7 +279,7 @@ export async function migrate(options: MigrateOptions): Promise<MigrateResult> {
     if ((rows[0]?.version ?? 0) < 15) throw new Error('The service requires Postgres 15 or later.');
     await client.query('select pg_advisory_lock($1)', [migrationLockKey]);
     const files = await readTenantMigrations(options.tenantMigrations ?? tenantFolder);
-    await refuseNewer(client, files);
+    await refuseNewer(client, files, options.dataDir);
     if (dryRun) {
       const pending = await pendingSharedMigrations(client);
       onStep(`shared: ${pending.length === 0 ? 'up to date' : `would apply ${pending.join(', ')}`}`);
@@ -296,7 +290,7 @@ export async function migrate(options: MigrateOptions): Promise<MigrateResult> {
     }
     const versions = files.map((file) => file.version);
     const latest = Math.max(0, ...versions);
-    await publishTenantMigrations(client, files, dryRun);
+    await publishTenantMigrations(client, files, options);
     const tenants = await migrateTenants(options, versions, latest);
     const failed = tenants.filter((result) => result.error);
     if (dryRun) return { tenants, failed };

@@ -26,10 +26,8 @@ export interface Facts {
   oldest_seconds: number;
 }
 
-const queueQuery = 'select core.queue() as queue, core.analytics_age() as facts';
-
 export async function readQueue(client: pg.ClientBase): Promise<Queue> {
-  const { rows } = await client.query<{ queue: Queue }>(queueQuery);
+  const { rows } = await client.query<{ queue: Queue }>('select core.queue() as queue');
   return rows[0]?.queue ?? { worker: false, tasks: [] };
 }
 
@@ -45,7 +43,7 @@ export async function readQueueWithin(pool: pg.Pool, timeoutMs: number): Promise
   });
   // Two statements in one message, so that `set local` also applies behind a connection pooler.
   const reading = pool.query(
-    `set local statement_timeout = ${String(timeoutMs / 2)}; ${queueQuery}`,
+    `set local statement_timeout = ${String(timeoutMs / 2)}; select core.queue() as queue, core.analytics_age() as facts`,
   ) as unknown as Promise<pg.QueryResult<{ queue: Queue; facts: Facts }>[]>;
   try {
     const answer = (await Promise.race([reading, timeout]))[1]?.rows[0];

@@ -34,7 +34,9 @@ export function openDocument(
   layout: 'portrait' | 'landscape',
 ): Document {
   return new PDFDocument({
-    ...{ size: 'A4', layout, font: fonts.regular },
+    size: 'A4',
+    layout,
+    font: fonts.regular,
     // pdfkit starts a new page when something touches its margin, so the layout keeps its own margins instead.
     margin: 0,
     info: { Title: title, Author: letterhead.name, CreationDate: new Date(`${printed_on}T00:00:00Z`) },

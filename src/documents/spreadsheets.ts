@@ -156,8 +156,10 @@ const xml = (text: string) =>
 const letters = (column: number): string =>
   (column < 26 ? '' : letters(Math.floor(column / 26) - 1)) + String.fromCharCode(65 + (column % 26));
 
+const dayMs = 24 * 60 * 60 * 1000;
+
 /** Days since 1899-12-31. Spreadsheets count a 1900-02-29 that did not exist, so earlier dates are written as text. */
-const dateSerial = (date: Date) => Math.floor(date.getTime() / 86_400_000) + 25_569;
+const dateSerial = (date: Date) => Math.floor(date.getTime() / dayMs) + 25_569;
 
 function cellXml(value: Cell, at: string, format?: number): string {
   const style = format === undefined ? '' : ` s="${String(format)}"`;

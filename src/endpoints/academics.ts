@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
-import { attendanceRate, date, Deleted, id, page, pathId, text, timestamps } from '../http/schemas.ts';
+import { date, Deleted, id, page, pathId, text, timestamps } from '../http/schemas.ts';
+import { attendanceRate } from './parts/attendance-rate.ts';
 
 const fields = {
   name: text(100).meta({ examples: ['2026/2027'] }),
@@ -52,7 +53,7 @@ const Overview = z
     academic_year: AcademicYear.omit({ created_at: true, updated_at: true }),
     term_count: z.int(),
     terms: z
-      .array(z.object({ id, name: z.string(), start_date: date, end_date: date }))
+      .array(z.object({ id, name: z.string(), start_date: date, end_date: date }).meta({ id: 'AcademicTermDates' }))
       .meta({ description: 'Earliest first.' }),
     classes: z.int(),
     students: z

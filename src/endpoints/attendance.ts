@@ -1,18 +1,9 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
 import { choice } from '../http/leniency.ts';
-import {
-  attendanceRate,
-  date,
-  dayHoliday,
-  dayOfWeek,
-  days,
-  id,
-  page,
-  pathId,
-  timestamp,
-  uniqueBy,
-} from '../http/schemas.ts';
+import { date, dateRange, id, page, pathId, timestamp, uniqueBy } from '../http/schemas.ts';
+import { attendanceRate } from './parts/attendance-rate.ts';
+import { dayHoliday, dayOfWeek } from './parts/school-day.ts';
 
 const status = choice(['present', 'absent', 'late'], {
   synonyms: { present: ['p'], absent: ['a'], late: ['l', 'tardy'] },
@@ -47,14 +38,16 @@ export const Marked = z
 
 const corrections = z
   .array(
-    z.object({
-      status,
-      class_id: id,
-      marked_by_name: z.string().nullable(),
-      marked_at: timestamp,
-      corrected_by_name: z.string().nullable(),
-      corrected_at: timestamp,
-    }),
+    z
+      .object({
+        status,
+        class_id: id,
+        marked_by_name: z.string().nullable(),
+        marked_at: timestamp,
+        corrected_by_name: z.string().nullable(),
+        corrected_at: timestamp,
+      })
+      .meta({ id: 'AttendanceCorrection' }),
   )
   .meta({ description: 'The previous values of the mark, oldest first.' });
 
@@ -93,7 +86,9 @@ const MarkableClass = z
   })
   .meta({ id: 'MarkableClass' });
 
-const summary = z.object({ ...counts, total: z.int(), attendance_rate: attendanceRate });
+const summary = z
+  .object({ ...counts, total: z.int(), attendance_rate: attendanceRate })
+  .meta({ id: 'AttendanceSummary' });
 
 export const StudentAttendance = z
   .object({
@@ -164,7 +159,7 @@ export const CalendarDay = z
   })
   .meta({ id: 'CalendarDay' });
 
-const studentQuery = days(z.strictObject({ ...range, academic_year_id: pathId.optional() }), maxDays);
+const studentQuery = dateRange(z.strictObject({ ...range, academic_year_id: pathId.optional() }), maxDays);
 const studentDays =
   'By default of the current academic year. `academic_year_id`, `from_date` and `to_date` narrow each other; one of the two dates alone means a year from it or up to it.';
 
@@ -195,7 +190,7 @@ export const attendance = resource(
       summary: 'List the attendance of a class',
       description:
         'With `date` (by default today), every student who was enrolled or marked in the class on that day, marked or not; `day` tells whether it was a school day. With `from_date` or `to_date`, the marks of that range of at most a year. `search` matches the students.',
-      query: days(
+      query: dateRange(
         page({ date: date.optional(), ...range, status: status.optional() }, [
           'date',
           'student_name',
@@ -225,7 +220,7 @@ export const attendance = resource(
       summary: 'Get the register of a class',
       description:
         'Every student with their marks, and counts per student and per day, for a range of at most a year, by default the current month. Not paginated, so that it can be printed.',
-      query: days(z.strictObject(range), maxDays),
+      query: dateRange(z.strictObject(range), maxDays),
       answer: ClassRegister,
     },
     'GET /student/:student_id': {
@@ -247,7 +242,7 @@ export const attendance = resource(
       summary: 'Get the calendar with holidays and attendance',
       description:
         'Every day of a range of at most a year, by default the current month; one of the two dates alone means the month of that date. `student_id` selects the student whose status is returned: any student with `attendance.read`, for teachers those of their classes with the marks of those classes, for students themselves. 404 for other students.',
-      query: days(z.strictObject({ ...range, student_id: pathId.optional() }), maxDays),
+      query: dateRange(z.strictObject({ ...range, student_id: pathId.optional() }), maxDays),
       answer: z.array(CalendarDay),
     },
   },

@@ -15,7 +15,9 @@ const school = {
 
 const Login = z
   .strictObject({
-    ...{ email, password: z.string().min(1).max(200), ...school },
+    email,
+    password: z.string().min(1).max(200),
+    ...school,
     refresh_cookie: z.boolean().optional().meta({
       description:
         'For pages of this origin: sends the refresh token as a cookie that scripts cannot read, instead of a header.',
@@ -172,6 +174,7 @@ export const auth = resource('/auth', 'Auth', 'Login, sessions, and your own pro
       '`refresh_token` (`__Host-refresh_token` with https), HttpOnly and SameSite=Strict.',
     body: Login,
     answer: LoginAnswer,
+    issuesRefreshToken: true,
     handler: login,
   },
   'POST /logout': {
@@ -189,6 +192,7 @@ export const auth = resource('/auth', 'Auth', 'Login, sessions, and your own pro
       'The cookie is accepted only from pages of this origin (otherwise 403). ' +
       'The response has the next refresh token in the same form; the old one cannot be used again.',
     answer: z.object({ access_token: z.string() }).meta({ id: 'RefreshAnswer' }),
+    issuesRefreshToken: true,
     handler: refresh,
   },
   'GET /profile': { operation: 'auth_profile', summary: 'Get your own profile', answer: Profile },

@@ -1,7 +1,8 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
-import { exporter, exportFormat, exportTypes, studentColumns } from '../http/exports.ts';
+import { exporter, exportFormat, exportTypes } from '../http/exports.ts';
 import { flag, pathId } from '../http/schemas.ts';
+import { studentColumns } from './parts/student-columns.ts';
 
 export const balances = resource('/finance/balances', 'Finance balances', 'What each student owes.', {
   'GET /export': {

@@ -6,6 +6,7 @@ export const Dashboard = z
   .object({
     academic_year: z
       .object({ id, name: z.string(), start_date: date, end_date: date })
+      .meta({ id: 'AcademicYearDates' })
       .nullable()
       .meta({ description: 'The current academic year.' }),
     total_students: z.int().meta({ description: 'Active students.' }),

@@ -24,12 +24,15 @@ const ComponentInput = z.strictObject(componentFields).meta({ id: 'FeeComponentI
 /** Names are compared ignoring case, as the unique index in the database does. */
 const components = z
   .array(
-    z.strictObject({
-      id: id.optional().meta({
-        description: 'An existing component. Without it, the component with the same name is updated, or one is added.',
-      }),
-      ...componentFields,
-    }),
+    z
+      .strictObject({
+        id: id.optional().meta({
+          description:
+            'An existing component. Without it, the component with the same name is updated, or one is added.',
+        }),
+        ...componentFields,
+      })
+      .meta({ id: 'FeeComponentChange' }),
   )
   .max(100)
   .superRefine((list, context) => {

@@ -9,7 +9,7 @@ const totals = {
   overdue: amount.meta({ description: 'The part of `outstanding` that is past its due date.' }),
   waived: amount,
 };
-export const Source = z.object({ count: z.int(), ...totals });
+export const Source = z.object({ count: z.int(), ...totals }).meta({ id: 'FinanceSource' });
 
 export const FinanceSummary = z
   .object({

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
-import { date, days, Deleted, id, page, pathId, text, timestamps } from '../http/schemas.ts';
+import { date, dateRange, Deleted, id, page, pathId, text, timestamps } from '../http/schemas.ts';
 
 /** Longest range of days of a request: ten years. */
 const maxDays = 3660;
@@ -40,7 +40,7 @@ export const holidays = resource(
       summary: 'List holidays',
       description:
         'With `from_date`, `to_date` or `academic_year_id`, the holidays of those days: a recurring holiday is listed once for each year, with its date in that year. One of the two dates alone means a year from it or up to it. Without any of them, each holiday is listed once with its original date. `search` matches the name.',
-      query: days(
+      query: dateRange(
         page({ academic_year_id: pathId.optional(), from_date: date.optional(), to_date: date.optional() }, [
           'date',
           'name',

@@ -2,6 +2,9 @@ import { z } from 'zod';
 import { type Handler, resource } from '../http/endpoint.ts';
 import { id, text, timestamp } from '../http/schemas.ts';
 
+/** How long an impersonation lasts; db/core/impersonation.sql decides it. */
+export const impersonationMinutes = 10;
+
 const ImpersonationInput = z
   .strictObject({
     reason: text(500, 10).meta({
@@ -17,7 +20,9 @@ const ImpersonationInput = z
 export const Impersonation = z
   .object({
     access_token: z.string(),
-    expires_at: timestamp.meta({ description: 'Ten minutes from now. There is no refresh token.' }),
+    expires_at: timestamp.meta({
+      description: `${String(impersonationMinutes)} minutes from now. There is no refresh token.`,
+    }),
     impersonated_by: z
       .object({ id, email: z.string() })
       .meta({ description: 'The operator, who is also named in the token.' }),
@@ -53,7 +58,7 @@ export const impersonation = resource('/platform', 'Impersonation', 'Operators a
     operation: 'platform_tenants_impersonate',
     summary: 'Log in as an admin of a school',
     description:
-      'For ten minutes, if the school allows it (`is_impersonation_allowed`, otherwise 409 invalid_state). ' +
+      `For ${String(impersonationMinutes)} minutes, if the school allows it (\`is_impersonation_allowed\`, otherwise 409 invalid_state). ` +
       'Passwords, logins, roles, devices and calendar feeds cannot be changed. ' +
       'Each request is recorded in the audit log with both names, and the admins of the school are notified.',
     body: ImpersonationInput,

@@ -39,8 +39,8 @@ import { transport } from './transport.ts';
 import { users } from './users.ts';
 
 /**
- * Every documented endpoint, in the order of the specification; fixed paths below a resource (imports, templates) come
- * before its `/:id`.
+ * The resources in the order of their sections in the documentation. One whose path continues the path of another
+ * (`/notifications/templates`) comes first; otherwise the `/:id` of the other would match it.
  */
 export const resources: readonly Resource[] = [
   auth,

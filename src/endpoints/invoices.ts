@@ -1,11 +1,12 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
 import { choice } from '../http/leniency.ts';
-import { invoiceDownload, pdfType } from '../http/pdf-downloads.ts';
+import { invoiceFileName } from '../documents/invoice.ts';
+import { pdfDownload } from './parts/pdf-download.ts';
 import {
   amount,
   date,
-  days,
+  dateRange,
   Deleted,
   flag,
   id,
@@ -93,13 +94,15 @@ const Invoice = z
     class_name: z.string().nullable(),
     due_date: date,
     items: z.array(
-      z.object({
-        id,
-        description: z.string(),
-        amount: amount.meta({ description: 'Unit price.' }),
-        quantity: z.int(),
-        line_total: amount,
-      }),
+      z
+        .object({
+          id,
+          description: z.string(),
+          amount: amount.meta({ description: 'Unit price.' }),
+          quantity: z.int(),
+          line_total: amount,
+        })
+        .meta({ id: 'InvoiceItem' }),
     ),
     total: amount,
     paid_amount: amount,
@@ -143,7 +146,7 @@ export const invoices = resource(
       summary: 'List invoices',
       description:
         'Latest first. `search` matches the invoice number and the student. A student sees only their own, and no drafts.',
-      query: days(
+      query: dateRange(
         page(
           {
             student_id: pathId.optional(),
@@ -200,7 +203,7 @@ export const invoices = resource(
       answer: InvoiceWithPayments,
     },
     'GET /:id/download': {
-      operation: 'invoices_download',
+      ...pdfDownload('invoices_download', 'invoice', invoiceFileName),
       summary: 'Download an invoice as a PDF',
       description: 'Returns the invoice or the receipt for its payments.',
       query: z.strictObject({
@@ -209,9 +212,6 @@ export const invoices = resource(
             'Default: the receipt if the invoice is paid, else the invoice. 404 `not_found` for a receipt if nothing has been paid.',
         }),
       }),
-      bytes: [pdfType],
-      isTagged: true,
-      handler: invoiceDownload,
     },
     'POST /:id/send-reminder': {
       operation: 'invoices_send_reminder',

@@ -1,9 +1,11 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
-import { exporter, exportFormat, exportTypes, studentColumns } from '../http/exports.ts';
 import { choice, withAlias } from '../http/leniency.ts';
-import { paymentReceipt, pdfType } from '../http/pdf-downloads.ts';
-import { amount, date, days, id, money, optionalText, page, pathId, text, timestamps } from '../http/schemas.ts';
+import { exporter, exportFormat, exportTypes } from '../http/exports.ts';
+import { receiptFileName } from '../documents/invoice.ts';
+import { pdfDownload } from './parts/pdf-download.ts';
+import { amount, date, dateRange, id, money, optionalText, page, pathId, text, timestamps } from '../http/schemas.ts';
+import { studentColumns } from './parts/student-columns.ts';
 
 /** The payment method in a request. Responses may have other texts, from before this list existed. */
 export const paymentMethod = choice(['cash', 'check', 'card', 'bank_transfer', 'mobile_money', 'online', 'other'], {
@@ -98,12 +100,9 @@ export const financePayments = resource(
       isCreate: true,
     },
     'GET /:id/receipt': {
-      operation: 'payments_receipt',
+      ...pdfDownload('payments_receipt', 'payment', receiptFileName),
       summary: 'Download the receipt of a payment',
       description: 'A PDF. For payments of student fees and of invoices. A student can get only their own.',
-      bytes: [pdfType],
-      isTagged: true,
-      handler: paymentReceipt,
     },
     'GET /:id': {
       operation: 'payments_get',
@@ -140,7 +139,7 @@ const filters = {
   payment_method: paymentMethod.optional(),
   method: otherName('payment_method'),
 };
-const listQuery = days(page(filters, ['payment_date', 'amount', 'receipt_number', 'student_name']));
+const listQuery = dateRange(page(filters, ['payment_date', 'amount', 'receipt_number', 'student_name']));
 
 export const feePayments = resource('/fees/payments', 'Fee payments', 'Payments of student fees and of invoices.', {
   'GET /': {
@@ -157,7 +156,7 @@ export const feePayments = resource('/fees/payments', 'Fee payments', 'Payments 
     summary: 'Export payments',
     description:
       'A .csv or .xlsx file with all payments that match the filters, including reversals, oldest first. 403 `forbidden` for users who may not see the whole school.',
-    query: days(z.strictObject({ ...exportFormat, search: listQuery.shape.search, ...filters })),
+    query: dateRange(z.strictObject({ ...exportFormat, search: listQuery.shape.search, ...filters })),
     bytes: exportTypes,
     handler: exporter('payments_export', {
       name: 'payments',

@@ -37,8 +37,8 @@ const tenantFields = {
   trial_ends_at: moment.nullish(),
   feature_flags: z
     .partialRecord(z.enum(features), z.boolean())
-    .optional()
     .meta({
+      id: 'FeatureFlags',
       description: 'Overrides the features of the plan, by name.',
       examples: [{ transport: true }],
       override: {
@@ -46,7 +46,8 @@ const tenantFields = {
         properties: Object.fromEntries(features.map((name) => [name, { type: 'boolean' }])),
         additionalProperties: false,
       },
-    }),
+    })
+    .optional(),
   time_zone: text(100)
     .optional()
     .meta({ description: 'An IANA time zone.', examples: ['Africa/Lagos'] }),

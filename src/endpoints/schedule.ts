@@ -1,25 +1,13 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { z } from 'zod';
-import { print } from '../documents/print.ts';
-import type { TimetableData } from '../documents/timetable.ts';
 import { calendarText } from '../documents/calendar.ts';
 import { type Endpoint, type Handler, resource } from '../http/endpoint.ts';
 import { choice } from '../http/leniency.ts';
 import { ApiError } from '../domain/errors.ts';
 import { toApiError } from '../http/errors.ts';
-import { printRequest } from '../http/pdf-downloads.ts';
-import {
-  clock,
-  date,
-  dayHoliday,
-  dayOfWeek,
-  Deleted,
-  id,
-  page,
-  pathId,
-  timestamp,
-  timestamps,
-} from '../http/schemas.ts';
+import { pdfDownload } from './parts/pdf-download.ts';
+import { clock, date, Deleted, id, page, pathId, timestamp, timestamps } from '../http/schemas.ts';
+import { dayHoliday, dayOfWeek } from './parts/school-day.ts';
 
 const Owner = z
   .object({ kind: z.enum(['class', 'teacher']), id, name: z.string() })
@@ -36,31 +24,35 @@ export const Day = z.object({
     .boolean()
     .meta({ description: "In a teacher's schedule: the teacher is on approved leave. False in a class's schedule." }),
   slots: z.array(
-    z.object({
-      slot_id: id,
-      period: z.int(),
-      start_time: clock,
-      end_time: clock,
-      class_id: id,
-      class_name: z.string().nullable(),
-      subject_id: id,
-      subject_name: z.string(),
-      teacher_id: id.nullable(),
-      teacher_name: z.string().nullable(),
-      is_teacher_on_leave: z.boolean().meta({ description: 'The teacher is on approved leave on this day.' }),
-      room: z.string().nullable().meta({ description: 'The room of the slot, or else of the class.' }),
-    }),
+    z
+      .object({
+        slot_id: id,
+        period: z.int(),
+        start_time: clock,
+        end_time: clock,
+        class_id: id,
+        class_name: z.string().nullable(),
+        subject_id: id,
+        subject_name: z.string(),
+        teacher_id: id.nullable(),
+        teacher_name: z.string().nullable(),
+        is_teacher_on_leave: z.boolean().meta({ description: 'The teacher is on approved leave on this day.' }),
+        room: z.string().nullable().meta({ description: 'The room of the slot, or else of the class.' }),
+      })
+      .meta({ id: 'ScheduleSlot' }),
   ),
 });
 
 const periods = z
   .array(
-    z.object({
-      kind: z.enum(['period', 'lunch', 'break']),
-      period: z.int().nullable(),
-      start_time: clock,
-      end_time: clock,
-    }),
+    z
+      .object({
+        kind: z.enum(['period', 'lunch', 'break']),
+        period: z.int().nullable(),
+        start_time: clock,
+        end_time: clock,
+      })
+      .meta({ id: 'SchedulePeriod' }),
   )
   .meta({
     description: 'The periods, lunch and breaks of the day, in order. `period` is null for a break.',
@@ -272,7 +264,7 @@ export const calendar = resource('/calendar', 'Calendars', 'The calendar feeds t
 
 /** `GET /api/timetable/print`. */
 export const timetablePrint: Endpoint = {
-  operation: 'timetable_print',
+  ...pdfDownload('timetable_print', 'timetable', ({ whose }) => `timetable ${whose.name}.pdf`),
   summary: 'Print the timetable of a class or a teacher (PDF)',
   description:
     'One A4 page in landscape with the letterhead of the school. For a class in its academic year, for a teacher in ' +
@@ -283,16 +275,4 @@ export const timetablePrint: Endpoint = {
       path: ['class_id'],
       message: 'give either class_id or teacher_id',
     }),
-  bytes: ['application/pdf'],
-  isTagged: true,
-  handler: async ({ req, params, call }) => {
-    const answer = await call('timetable_print', params);
-    const data = JSON.parse(answer) as TimetableData;
-    return {
-      name: `timetable ${data.whose.name}.pdf`,
-      contentType: 'application/pdf',
-      etagSource: answer,
-      content: (signal) => print({ kind: 'timetable', data }, printRequest(req, signal)),
-    };
-  },
 };

@@ -3,6 +3,7 @@ import { pictureFault } from '../documents/picture.ts';
 import { resource } from '../http/endpoint.ts';
 import { date, email, flag, id, optionalText, text, timestamps } from '../http/schemas.ts';
 import { AcademicYear, endsAfterStart } from './academics.ts';
+import { impersonationMinutes } from './impersonation.ts';
 
 const currencies = new Set(Intl.supportedValuesOf('currency'));
 
@@ -55,7 +56,8 @@ const SchoolInfoInput = z
     }),
     is_impersonation_allowed: formBoolean.meta({
       description:
-        'Whether operators may log in on behalf of admins of the school, for ten minutes at a time. The admins are notified. Only admins may change this. False ends such sessions at once.',
+        `Whether operators may log in on behalf of admins of the school, for ${String(impersonationMinutes)} minutes at a time. ` +
+        'The admins are notified. Only admins may change this. False ends such sessions at once.',
       override: { type: 'boolean' },
     }),
     logo: z
@@ -144,6 +146,7 @@ export const schoolSetup = resource(
         maxBytes: 5 * 1024 * 1024,
         types: ['image/jpeg', 'image/png', 'image/webp'],
         isOptional: true,
+        label: 'picture',
         fault: async (content, type) => (type === 'image/webp' ? undefined : pictureFault(content)),
       },
       answer: SchoolInfo,

@@ -1,7 +1,19 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
 import { choice } from '../http/leniency.ts';
-import { amount, date, days, Deleted, flag, id, page, pathId, text, timestamp, timestamps } from '../http/schemas.ts';
+import {
+  amount,
+  date,
+  dateRange,
+  Deleted,
+  flag,
+  id,
+  page,
+  pathId,
+  text,
+  timestamp,
+  timestamps,
+} from '../http/schemas.ts';
 import { Payment } from './payments.ts';
 
 const status = choice(['pending', 'partially_paid', 'paid', 'overdue', 'waived']);
@@ -117,7 +129,7 @@ export const studentFees = resource(
       summary: 'List student fees',
       description:
         'Ordered by due date. `search` matches name and admission number of the student. A student sees only their own.',
-      query: days(
+      query: dateRange(
         page(
           {
             student_id: pathId.optional(),

@@ -1,13 +1,11 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
 import {
-  attendanceRate,
   date,
   Deleted,
   email,
   flag,
   id,
-  login,
   optionalText,
   page,
   pathId,
@@ -18,6 +16,8 @@ import {
 } from '../http/schemas.ts';
 import { Schedule } from './schedule.ts';
 import { gender } from './parts/gender.ts';
+import { attendanceRate } from './parts/attendance-rate.ts';
+import { newLogin } from './parts/new-login.ts';
 
 const fields = {
   first_name: text(100).meta({ examples: ['Amina'] }),
@@ -40,19 +40,19 @@ const fields = {
   parent_email: email.nullish(),
   address: optionalText(500),
   is_active: z.boolean().optional(),
-  ...login.fields('student'),
+  ...newLogin.fields('student'),
 };
 
 export const StudentInput = z
   .strictObject(fields)
-  .refine(...login.emailRule)
-  .refine(...login.passwordRule)
+  .refine(...newLogin.emailRule)
+  .refine(...newLogin.passwordRule)
   .meta({ id: 'StudentInput', description: 'Only `first_name` and `last_name` are required.' });
 
 const StudentChange = z
   .strictObject(fields)
   .partial()
-  .refine(...login.passwordRule)
+  .refine(...newLogin.passwordRule)
   .meta({ id: 'StudentChange', description: 'Any subset of the fields of a student. Omitted fields do not change.' });
 
 export const Student = z
@@ -87,9 +87,16 @@ export const Student = z
 const office = 'application/vnd.openxmlformats-officedocument';
 const openDocument = 'application/vnd.oasis.opendocument';
 const documentTypes = [
-  ...['application/pdf', 'image/jpeg', 'image/png', 'image/webp'],
-  ...[`${office}.wordprocessingml.document`, `${office}.spreadsheetml.sheet`, `${office}.presentationml.presentation`],
-  ...[`${openDocument}.text`, `${openDocument}.spreadsheet`, `${openDocument}.presentation`],
+  'application/pdf',
+  'image/jpeg',
+  'image/png',
+  'image/webp',
+  `${office}.wordprocessingml.document`,
+  `${office}.spreadsheetml.sheet`,
+  `${office}.presentationml.presentation`,
+  `${openDocument}.text`,
+  `${openDocument}.spreadsheet`,
+  `${openDocument}.presentation`,
   'application/x-cfb', // the container of .doc, .xls and .ppt files
 ];
 

@@ -5,22 +5,20 @@ import { Schedule } from './schedule.ts';
 import { gender } from './parts/gender.ts';
 import {
   date,
-  dayOfWeek,
   Deleted,
   email,
   flag,
   id,
-  login,
-  maxPeriods,
   optionalText,
   page,
   pathId,
-  period,
   text,
   timestamp,
   timestamps,
   uniqueBy,
 } from '../http/schemas.ts';
+import { newLogin } from './parts/new-login.ts';
+import { dayOfWeek, maxPeriods, period } from './parts/school-day.ts';
 
 const fields = {
   first_name: text(100).meta({ examples: ['Ngozi'] }),
@@ -35,19 +33,19 @@ const fields = {
   gender: gender.nullish(),
   address: optionalText(500),
   is_active: z.boolean().optional(),
-  ...login.fields('teacher'),
+  ...newLogin.fields('teacher'),
 };
 
 export const TeacherInput = z
   .strictObject(fields)
-  .refine(...login.emailRule)
-  .refine(...login.passwordRule)
+  .refine(...newLogin.emailRule)
+  .refine(...newLogin.passwordRule)
   .meta({ id: 'TeacherInput', description: 'Only `first_name` and `last_name` are required.' });
 
 const TeacherChange = z
   .strictObject(fields)
   .partial()
-  .refine(...login.passwordRule)
+  .refine(...newLogin.passwordRule)
   .meta({ id: 'TeacherChange', description: 'Any subset of the fields of a teacher. Omitted fields do not change.' });
 
 export const Teacher = z

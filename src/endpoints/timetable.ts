@@ -4,22 +4,11 @@ import { type GenerationRun, overCapacityOf, slotsOf, unplacedOf } from '../time
 import { disconnectSignal, type Handler, resource } from '../http/endpoint.ts';
 import { alsoMatches } from '../http/leniency.ts';
 import { ApiError } from '../domain/errors.ts';
-import {
-  clock,
-  dayOfWeek,
-  Deleted,
-  id,
-  maxPeriods,
-  optionalText,
-  page,
-  pathId,
-  period,
-  timestamps,
-  uniqueBy,
-} from '../http/schemas.ts';
+import { clock, Deleted, id, optionalText, page, pathId, timestamps, uniqueBy } from '../http/schemas.ts';
 import { type Lease, withLease } from '../concurrency/lease.ts';
 import { queuePerSchool } from '../concurrency/queue-per-school.ts';
 import { timetablePrint } from './schedule.ts';
+import { dayOfWeek, maxPeriods, period } from './parts/school-day.ts';
 
 /** A list of distinct numbers, sorted. */
 const distinctNumbers = (number: z.ZodInt, maxLength: number) =>
@@ -277,9 +266,6 @@ export const Generated = z
   })
   .meta({ id: 'GeneratedTimetable' });
 
-/** A request waits for its search to start at most for its own time limit plus this many seconds. */
-const extraWaitSeconds = 5;
-
 const runInSchoolQueue = queuePerSchool({
   maxWaiting: 2,
   busyMessage: 'Other timetables of this school are being generated or waiting. Try again when they are done.',
@@ -324,9 +310,13 @@ const generate: Handler = async (context) => {
   const disconnect = disconnectSignal(res);
   await admit();
   const tenantId = req.claims?.tenant_id ?? 0;
-  const waitSignal = AbortSignal.any([disconnect, AbortSignal.timeout((time_limit_seconds + extraWaitSeconds) * 1000)]);
+  const { LEASE_RENEW_MS, TIMETABLE_QUEUE_WAIT_MS } = context.services.config;
+  const waitSignal = AbortSignal.any([
+    disconnect,
+    AbortSignal.timeout(time_limit_seconds * 1000 + TIMETABLE_QUEUE_WAIT_MS),
+  ]);
   const leaseOptions = {
-    renewIntervalMs: context.services.config.LEASE_RENEW_MS,
+    renewIntervalMs: LEASE_RENEW_MS,
     signal: disconnect,
     waitSignal,
     busyMessage: (since: string) =>
@@ -421,7 +411,7 @@ export const timetable = resource(
           'gives the reasons. Without a body it generates the timetable of all classes of the current year.',
         'The timetable respects the configuration, the availability and workload rules of teachers, and their ' +
           'lessons in other classes. A school generates one timetable at a time, and two more requests can wait, ' +
-          'each for its own time limit plus 5 seconds; then it gets a 409 `conflict`. A response can therefore take ' +
+          'each for its own time limit plus 5 seconds (the default of TIMETABLE_QUEUE_WAIT_MS); then it gets a 409 `conflict`. A response can therefore take ' +
           'twice the time limit.',
         '409 `schedule_conflict` if no timetable has room for all lessons. The details list what is over capacity: ' +
           'the path is `class.26`, `teacher.1`, `day.2` (Tuesday), `period.2.5` or `week`. 409 `conflict` if there ' +

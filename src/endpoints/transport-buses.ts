@@ -35,23 +35,25 @@ const bus = {
 };
 export const Bus = z.object({ ...bus, ...timestamps }).meta({ id: 'Bus' });
 
-const route = z.object({
-  id,
-  name: z.string(),
-  code: z.string().nullable(),
-  is_assigned: z.boolean().meta({ description: 'Whether the route has a bus assignment today.' }),
-  status: z
-    .enum(['planned', 'cancelled', 'replaced'])
-    .meta({ description: 'cancelled: the route does not run today; replaced: it runs with another bus or driver.' }),
-  driver_id: id.nullable(),
-  driver_name: z.string().nullable(),
-  driver_phone: z.string().nullable(),
-  staff_id: id.nullable(),
-  staff_name: z.string().nullable(),
-  student_count: z.int(),
-  pickup_count: z.int().meta({ description: 'Students who ride to school.' }),
-  drop_count: z.int().meta({ description: 'Students who ride home.' }),
-});
+const route = z
+  .object({
+    id,
+    name: z.string(),
+    code: z.string().nullable(),
+    is_assigned: z.boolean().meta({ description: 'Whether the route has a bus assignment today.' }),
+    status: z
+      .enum(['planned', 'cancelled', 'replaced'])
+      .meta({ description: 'cancelled: the route does not run today; replaced: it runs with another bus or driver.' }),
+    driver_id: id.nullable(),
+    driver_name: z.string().nullable(),
+    driver_phone: z.string().nullable(),
+    staff_id: id.nullable(),
+    staff_name: z.string().nullable(),
+    student_count: z.int(),
+    pickup_count: z.int().meta({ description: 'Students who ride to school.' }),
+    drop_count: z.int().meta({ description: 'Students who ride home.' }),
+  })
+  .meta({ id: 'BusRoute' });
 
 export const BusDetail = z
   .object({

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
 import { choice } from '../http/leniency.ts';
-import { clock, date, days, Deleted, id, optionalText, page, pathId, timestamps } from '../http/schemas.ts';
+import { clock, date, dateRange, Deleted, id, optionalText, page, pathId, timestamps } from '../http/schemas.ts';
 
 const name = z.string().nullable();
 
@@ -110,7 +110,7 @@ export const transportSchedules = resource(
       summary: 'List the daily schedule',
       description:
         'One entry per route and school day. Give `date`, or `from_date` and `to_date` (at most 100 days); with only one of the two, the list covers one week, and without any date the week from today. `search` matches the route. A student sees only the route in which they are enrolled.',
-      query: days(
+      query: dateRange(
         page({ date: date.optional(), from_date: date.optional(), to_date: date.optional(), ...resourceFilters }, [
           'date',
           'route_name',
@@ -124,7 +124,7 @@ export const transportSchedules = resource(
       operation: 'transport_exceptions_list',
       summary: 'List exceptions',
       description: '`search` matches route, bus, driver and reason.',
-      query: days(
+      query: dateRange(
         page({ ...resourceFilters, kind: kind.optional(), from_date: date.optional(), to_date: date.optional() }, [
           'date',
           'created_at',
@@ -156,7 +156,7 @@ export const transportSchedules = resource(
       summary: 'Check for conflicts',
       description:
         'With a bus or driver: the conflicts that `POST /api/transport/bus-assignments` or, with kind `replacement`, `POST /api/transport/schedules/exceptions` would report for these days, for one route (`route_id`) or any. Without a bus or driver: the conflicts in the existing plan of the route or of all routes.',
-      query: days(
+      query: dateRange(
         z.strictObject({
           ...resourceFilters,
           from_date: date,

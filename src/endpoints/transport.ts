@@ -1,10 +1,12 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
-import { exporter, exportFormat, exportTypes, studentColumns } from '../http/exports.ts';
-import { amount, date, dayHoliday, Deleted, id, money, page, pathId, text, timestamps } from '../http/schemas.ts';
+import { exporter, exportFormat, exportTypes } from '../http/exports.ts';
+import { amount, date, Deleted, id, money, page, pathId, text, timestamps } from '../http/schemas.ts';
 import { frequency } from './fee-structures.ts';
 import { Generated } from './student-fees.ts';
 import { kilometers } from './transport-routes.ts';
+import { dayHoliday } from './parts/school-day.ts';
+import { studentColumns } from './parts/student-columns.ts';
 
 const name = z.string().nullable();
 const total = { total: z.int(), active: z.int() };

@@ -13,7 +13,10 @@ export interface Exchange {
   params: Record<string, unknown>;
   /** Runs an operation with the session of this request. Returns its JSON as text. */
   call: (operation: string, params: object) => Promise<string>;
-  /** Only checks whether the caller may run the operation of the endpoint. @throws when not */
+  /**
+   * Checks the caller's rights to the operation of the endpoint, without running it.
+   * @throws the error of the dispatcher if the caller may not run it
+   */
   admit: () => Promise<void>;
   services: Services;
 }
@@ -64,13 +67,17 @@ export interface Endpoint {
     maxBytes: number;
     types: string[];
     isOptional?: boolean;
-    /** What is wrong with a file, to complete a sentence that starts with “The picture”; undefined if it is valid. */
+    /** What messages call the file; `file` by default. */
+    label?: string;
+    /** What is wrong with a file, as the rest of a sentence that starts with its label; undefined if it is valid. */
     fault?: (content: Buffer, contentType: string) => Promise<string | undefined>;
   };
   /** The content types of the response, if it is a file. */
   bytes?: string[];
   /** The response is a stream of server-sent events, which the handler writes. */
   isStream?: boolean;
+  /** The handler issues a refresh token, in a header or a cookie. */
+  issuesRefreshToken?: boolean;
   /** The handler returns an `etagSource`, so that the file has an ETag. */
   isTagged?: boolean;
   /** Only for what the facade has to do itself, for example with a file or a token. By default, calls the operation. */

@@ -15,13 +15,6 @@ export interface ExportColumn {
 /** How many characters a cell of each type needs. */
 const minWidths = { text: 0, number: 0, money: 14, date: 12 };
 
-/** The columns that identify a student. */
-export const studentColumns = {
-  admissionNumber: { header: 'Admission number', type: 'text' },
-  student: { header: 'Student', type: 'text', width: 30 },
-  class: { header: 'Class', type: 'text', width: 20 },
-} satisfies Record<string, ExportColumn>;
-
 /** A page of an export. Each row has one cell for each column. */
 interface ExportPage {
   rows: (string | number | boolean | null)[][];

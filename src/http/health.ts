@@ -12,7 +12,7 @@ export const refuseAllButGet: RequestHandler = (_req, res) => {
   throw new ApiError('method_not_allowed', 'This path supports GET.');
 };
 
-/** /api/health responds while the process runs; /api/health/ready succeeds only when it can serve requests. */
+/** Liveness and readiness; docs/operations.md describes what they check. */
 export function healthRouter(services: Services): Router {
   const router = Router();
   router.get('/', (_req, res) => {

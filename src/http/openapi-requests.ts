@@ -37,6 +37,9 @@ export function requestBody(endpoint: Endpoint, method: string): Pick<ZodOpenApi
   };
 }
 
+/** How long the answer to an idempotency key is kept; db/core/dispatch.sql decides it. */
+const idempotencyKeyHours = 24;
+
 /** The request headers that an endpoint reads. */
 export function requestHeaders(endpoint: Endpoint, operation: Operation): { header?: z.ZodObject } {
   const headers = {
@@ -81,9 +84,13 @@ export function requestHeaders(endpoint: Endpoint, operation: Operation): { head
       : {}),
     ...(operation.idempotent
       ? {
-          'Idempotency-Key': z.string().max(255).optional().meta({
-            description: 'Makes it safe to repeat the request: for 24 hours, a repeat gets the first answer.',
-          }),
+          'Idempotency-Key': z
+            .string()
+            .max(255)
+            .optional()
+            .meta({
+              description: `Makes it safe to repeat the request: for ${String(idempotencyKeyHours)} hours, a repeat gets the first answer.`,
+            }),
         }
       : {}),
   };

@@ -68,9 +68,6 @@ export const failureResponse = (...names: ErrorName[]) => ({
   ...responseHeaders(Object.assign({}, ...names.map((name) => failureHeaders[name])) as Record<string, string>),
 });
 
-/** Operations whose handler issues a refresh token. */
-const opensSession = ['auth_credentials', 'auth_refresh'];
-
 /** The headers of a successful response, with their descriptions. */
 function successHeaders(endpoint: Endpoint, operation: Operation, method: string): Record<string, string> {
   return {
@@ -82,7 +79,7 @@ function successHeaders(endpoint: Endpoint, operation: Operation, method: string
     ...(operation.content === 'gives'
       ? { ETag: 'The digest of the file, for If-None-Match and If-Range.', 'Accept-Ranges': '`bytes`' }
       : {}),
-    ...(opensSession.includes(operation.name)
+    ...(endpoint.issuesRefreshToken
       ? {
           'X-Refresh-Token': 'The refresh token of the session, for the next refresh.',
           'Set-Cookie':

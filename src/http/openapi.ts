@@ -6,6 +6,7 @@ import { honorsIfMatch } from './openapi-errors.ts';
 import { requestBody, requestHeaders } from './openapi-requests.ts';
 import { failureResponse, jsonContent, responses, successEnvelope } from './openapi-responses.ts';
 import { isAnonymous, type Operation } from './operation.ts';
+import { accessTokenSeconds } from './tokens.ts';
 
 const Health = z.object({ status: z.literal('ok'), service: z.string(), version: z.string() }).meta({ id: 'Health' });
 const Ready = z
@@ -63,7 +64,7 @@ const fixedPaths: ZodOpenApiPathsObject = {
     get: {
       operationId: 'health_ready',
       tags: ['Health'],
-      summary: 'Whether the service is ready: database, migrations, worker',
+      summary: 'Whether the service is ready',
       security: [],
       responses: {
         '200': { description: 'Ready.', content: jsonContent(successEnvelope(Ready)) },
@@ -173,7 +174,7 @@ export function openapiDocument(
       description:
         'Every answer is `{success: true, data}` or `{success: false, error, message, details?, request_id}`; ' +
         'lists add `pagination`. Log in at `POST /api/auth/login`, send `Authorization: Bearer <access_token>`, ' +
-        'and refresh the token within 15 minutes.\n\n' +
+        `and refresh the token within ${String(accessTokenSeconds / 60)} minutes.\n\n` +
         'Requests may be less strict than the schemas. Empty text is the same as null for an optional field, or the ' +
         'same as leaving it out if the field cannot be null; so is null for an optional field of one value. The values of a ' +
         'list of words (`enum`) are recognized regardless of case, spaces, `-` and `_`. A timestamp is accepted as a ' +
@@ -191,16 +192,18 @@ export function openapiDocument(
   });
 }
 
-const documents = new Map<string, ReturnType<typeof openapiDocument>>();
+/** The latest document. Building one takes hundreds of milliseconds, and tests start many services in a process. */
+let latest: { resources: readonly Resource[]; operations: string; document: object } | undefined;
 
-/** The document as JSON. Services in one process that have the same operations share it; only the address differs. */
+/** The document as JSON. */
 export function openapiText(
   resources: readonly Resource[],
   operations: ReadonlyMap<string, Operation>,
   publicUrl = '/',
 ): string {
   const key = JSON.stringify([...operations.values()]);
-  const document = documents.get(key) ?? openapiDocument(resources, operations);
-  documents.set(key, document);
-  return JSON.stringify({ ...document, servers: [{ url: publicUrl }] });
+  if (latest?.resources !== resources || latest.operations !== key)
+    latest = { resources, operations: key, document: openapiDocument(resources, operations) };
+  // Only the address differs between services with the same operations.
+  return JSON.stringify({ ...latest.document, servers: [{ url: publicUrl }] });
 }

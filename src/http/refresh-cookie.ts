@@ -16,8 +16,8 @@ const isHttps = ({ req, services }: Connection) =>
  */
 const cookieName = (connection: Connection) => (isHttps(connection) ? '__Host-refresh_token' : 'refresh_token');
 
-/** The lifetime of a refresh token. */
-const maxAgeMs = 30 * 24 * 60 * 60 * 1000;
+/** The lifetime of a refresh token, which core.refresh_token_new decides. */
+const refreshTokenDays = 30;
 
 const options = (connection: Connection): CookieOptions => {
   const secure = isHttps(connection);
@@ -32,7 +32,10 @@ export function tokenOfCookie(exchange: Exchange): string | undefined {
 
 /** Sets the cookie to the next refresh token. */
 export function setRefreshCookie(exchange: Exchange, token: string): void {
-  exchange.res.cookie(cookieName(exchange), token, { ...options(exchange), maxAge: maxAgeMs });
+  exchange.res.cookie(cookieName(exchange), token, {
+    ...options(exchange),
+    maxAge: refreshTokenDays * 24 * 60 * 60 * 1000,
+  });
 }
 
 /** Deletes the cookie. */

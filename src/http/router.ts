@@ -33,7 +33,7 @@ function serve(services: Services, { endpoint, operation, method, path }: Route)
     let context = requestContext(req, services.config.BASE_DOMAIN);
     const sessionId = req.claims ? String(req.claims.sid) : null;
     const admit = async () => {
-      await services.call(operation.name, sessionId, params, { ...context, admit_only: true });
+      await services.call(operation.name, sessionId, params, { ...context, check_only: true });
     };
     const password = endpoint.hashes ? params[endpoint.hashes] : undefined;
     if (endpoint.hashes)
@@ -76,7 +76,7 @@ function admitFirst(services: Services, { endpoint, operation, path }: Route): R
   const params = z.object(pathParameters(path, endpoint));
   return async (req, _res, next) => {
     const { success, data } = params.safeParse(req.params);
-    const context: CallContext = { ...requestContext(req, services.config.BASE_DOMAIN), admit_only: true };
+    const context: CallContext = { ...requestContext(req, services.config.BASE_DOMAIN), check_only: true };
     if (success) await services.call(operation.name, req.claims ? String(req.claims.sid) : null, data, context);
     next();
   };

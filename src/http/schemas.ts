@@ -54,36 +54,6 @@ export const email = z
     override: { type: 'string', format: 'email', maxLength: 254 },
   });
 
-interface Login {
-  email?: string | null | undefined;
-  create_user_account?: boolean | null | undefined;
-  password?: string | null | undefined;
-}
-type Rule = [(person: Login) => boolean, { path: string[]; message: string }];
-
-/** The login that can be created together with a student or a teacher. */
-export const login = {
-  /** The request fields. `role` is the role of the new login. */
-  fields: (role: string) => ({
-    create_user_account: z
-      .boolean()
-      .nullish()
-      .meta({
-        description: `Also creates a login with the ${role} role. Requires email. Without password, sends an invitation.`,
-      }),
-    password: password.nullish().meta({ description: 'Only allowed with create_user_account.' }),
-  }),
-  /** For a new person. An update can use the stored address. */
-  emailRule: [
-    (person) => !person.create_user_account || Boolean(person.email),
-    { path: ['email'], message: 'is required when create_user_account is true' },
-  ] as Rule,
-  passwordRule: [
-    (person) => !person.password || person.create_user_account === true,
-    { path: ['password'], message: 'requires create_user_account' },
-  ] as Rule,
-};
-
 const timestampFormat = z.iso.datetime({ offset: true, local: true });
 
 /** A date, `YYYY-MM-DD`, in the years 1000 to 9999. Of a timestamp, requests take the day as it is written. */
@@ -95,26 +65,6 @@ export const date = alsoReads(
   (value) => timestampFormat.safeParse(value).data?.slice(0, 10) ?? value,
 );
 
-/** A day of the week, 1 for Monday. */
-export const dayOfWeek = alsoReads(
-  z
-    .int()
-    .min(1)
-    .max(7)
-    .meta({ description: '1 for Monday to 7 for Sunday. Requests also accept 0 for Sunday.', examples: [1] }),
-  (value) => (value === 0 ? 7 : value),
-);
-
-/** Maximum number of periods of a school day. */
-export const maxPeriods = 24;
-
-/** The number of a period of the school day. */
-export const period = z
-  .int()
-  .min(1)
-  .max(maxPeriods)
-  .meta({ description: 'Number of the period, from 1; lunch counts as a period.', examples: [1] });
-
 /** A time of day with minutes. */
 export const clock = alsoMatches(
   z
@@ -125,23 +75,10 @@ export const clock = alsoMatches(
   '$1',
 );
 
-/** The holiday on a day. */
-export const dayHoliday = z
-  .object({ id, name: z.string() })
-  .nullable()
-  .meta({ description: 'The holiday. If several fall on the day: the id of the first and all names, joined.' });
-
-/** The attendance rate in percent. */
-export const attendanceRate = z
-  .number()
-  .nullable()
-  .meta({
-    description: 'Percentage of marks that are present or late, with up to 2 decimals; null without marks.',
-    examples: [95.31],
-  });
+const dayMs = 24 * 60 * 60 * 1000;
 
 /** Number of days in a range, including both ends. */
-const dayCount = (from: string, to: string) => (Date.parse(to) - Date.parse(from)) / 86_400_000 + 1;
+const dayCount = (from: string, to: string) => (Date.parse(to) - Date.parse(from)) / dayMs + 1;
 
 /** The parameters of date ranges. */
 const ranges = [
@@ -150,7 +87,7 @@ const ranges = [
 ] as const;
 
 /** Checks the date range of a query: the end is not before the start, and it has at most `maxDays` days. */
-export const days = <Q extends z.ZodObject>(query: Q, maxDays = Infinity): Q =>
+export const dateRange = <Q extends z.ZodObject>(query: Q, maxDays = Infinity): Q =>
   query.superRefine((given, context) => {
     for (const [first, last] of ranges) {
       const { [first]: from, [last]: to } = given as Record<string, string | undefined>;

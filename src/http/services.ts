@@ -15,6 +15,7 @@ export interface HttpSettings {
   PUBLIC_RATE_LIMIT_PER_MINUTE: number;
   PUBLIC_URL?: string | undefined;
   RATE_LIMIT_PER_MINUTE: number;
+  TIMETABLE_QUEUE_WAIT_MS: number;
   /** Number of reverse proxies in front of the service. */
   TRUST_PROXY: number;
   VAPID_PUBLIC_KEY?: string | undefined;
@@ -36,7 +37,7 @@ export interface Services {
   readiness: () => Promise<Readiness>;
 }
 
-/** The state of each part of the service. */
+/** The state of each part of the service; docs/operations.md describes which parts `ready` requires. */
 export interface Readiness {
   database: boolean;
   migrations: boolean;

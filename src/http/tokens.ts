@@ -61,7 +61,8 @@ export function tokens(secrets: readonly string[]): Tokens {
   return {
     sign({ session_id, user_id, tenant_id, impersonated_by }, expiresAt) {
       const claims: Claims = {
-        ...{ user_id, sid: session_id },
+        user_id,
+        sid: session_id,
         ...(tenant_id === null ? { is_platform_admin: true } : { tenant_id }),
         ...(impersonated_by ? { impersonated_by } : {}),
       };

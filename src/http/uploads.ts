@@ -73,7 +73,7 @@ const withExtension = (name: string, allowed: string[]) =>
 
 async function checkFile(
   req: Request,
-  { fields, types, isOptional = false, fault }: NonNullable<Endpoint['upload']>,
+  { fields, types, isOptional = false, label = 'file', fault }: NonNullable<Endpoint['upload']>,
 ): Promise<void> {
   const file = (req.files as Express.Multer.File[] | undefined)?.find(({ fieldname }) => fields.includes(fieldname));
   if (!file && isOptional) return;
@@ -94,7 +94,7 @@ async function checkFile(
   }
   const wrong = await fault?.(file.buffer, contentType);
   if (wrong !== undefined) {
-    throw new ApiError('validation_error', `The picture ${wrong}`, {
+    throw new ApiError('validation_error', `The ${label} ${wrong}`, {
       details: [{ path: file.fieldname, message: wrong }],
     });
   }

@@ -119,8 +119,16 @@ export function createApp(services: Services, operations: readonly Operation[]):
       cors({
         origin: config.CORS_ORIGINS,
         exposedHeaders: [
-          ...['X-Refresh-Token', 'X-Request-Id', 'Location', 'ETag', 'Retry-After', 'RateLimit', 'RateLimit-Policy'],
-          ...['Accept-Ranges', 'Content-Range', 'Content-Disposition'],
+          'X-Refresh-Token',
+          'X-Request-Id',
+          'Location',
+          'ETag',
+          'Retry-After',
+          'RateLimit',
+          'RateLimit-Policy',
+          'Accept-Ranges',
+          'Content-Range',
+          'Content-Disposition',
         ],
         maxAge: 600,
       }),

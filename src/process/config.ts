@@ -153,6 +153,7 @@ const Environment = z.object({
   WORKER_CRASH_CHECK_MS: count(50, 60_000).default(5_000),
   PUSH_TIMEOUT_MS: count(100, 60_000).default(10_000),
   LEASE_RENEW_MS: count(50, 5_000).default(5_000),
+  TIMETABLE_QUEUE_WAIT_MS: count(0, 60_000).default(5_000),
   TENANT_RETENTION_DAYS: count(1, 3650).default(30),
   LOG_LEVEL: oneOf('silent', 'error', 'warn', 'info', 'debug').default('info'),
 });

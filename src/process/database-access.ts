@@ -5,6 +5,7 @@ import {
   type EmbeddedServer,
   ensureDatabase,
   findRunning,
+  resetCommand,
   startEmbedded,
   startScratch,
 } from '../database/embedded.ts';
@@ -73,11 +74,11 @@ export async function checkReachable(url: string): Promise<void> {
 }
 
 /** The message for a new data directory that was linked to older data; undefined when it was not. */
-export function olderDataNotice({ cluster, olderDataFrom }: EmbeddedServer): string | undefined {
+export function olderDataNotice({ cluster, olderDataFrom }: EmbeddedServer, dataDir: string): string | undefined {
   return (
     olderDataFrom &&
     `Found a database created on ${formatMinute(olderDataFrom)} in ${cluster}. ` +
-      'To start with a new database, stop the service and run: npm run school -- database reset'
+      `To start with a new database, stop the service and run: ${resetCommand(dataDir)}`
   );
 }
 
@@ -96,7 +97,7 @@ export async function withDatabase<T>(config: Config, work: (ownerUrl: string) =
   try {
     const server = await startEmbedded(config.DATA_DIR);
     try {
-      const notice = olderDataNotice(server);
+      const notice = olderDataNotice(server, config.DATA_DIR);
       if (notice) process.stderr.write(`${notice}\n`);
       await ensureDatabase(server, databaseName);
       return await work(server.url(databaseName));

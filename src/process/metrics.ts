@@ -49,12 +49,16 @@ function createHistograms(prom: Prometheus, registers: Registry[]) {
     requests: new prom.Histogram({
       name: 'http_request_duration_seconds',
       help: 'Requests by route pattern. Status 499: the client disconnected. Streams are in school_streams_open.',
-      ...{ labelNames: ['method', 'route', 'status'] as const, buckets: requestBuckets, registers },
+      labelNames: ['method', 'route', 'status'] as const,
+      buckets: requestBuckets,
+      registers,
     }),
     finishedJobs: new prom.Histogram({
       name: 'school_job_duration_seconds',
       help: 'Jobs run by this process. Outcome: done, error (will be retried) or failed (no attempts left).',
-      ...{ labelNames: ['task', 'outcome'] as const, buckets: jobBuckets, registers },
+      labelNames: ['task', 'outcome'] as const,
+      buckets: jobBuckets,
+      registers,
     }),
   };
 }
@@ -74,12 +78,14 @@ function createQueueGauges(prom: Prometheus, registers: Registry[]): (queue: Que
   const jobs = new prom.Gauge({
     name: 'school_jobs',
     help: 'Jobs in the queue (same in every process). waiting: scheduled or to be retried. failed: no attempts left.',
-    ...{ labelNames: ['task', 'state'] as const, registers },
+    labelNames: ['task', 'state'] as const,
+    registers,
   });
   const oldestReady = new prom.Gauge({
     name: 'school_job_oldest_ready_seconds',
     help: 'Seconds since the oldest ready job became ready; 0 without one.',
-    ...{ labelNames: ['task'] as const, registers },
+    labelNames: ['task'] as const,
+    registers,
   });
   const factsAge = new prom.Gauge({
     name: 'school_analytics_oldest_seconds',
@@ -110,7 +116,8 @@ function createPoolGauges(prom: Prometheus, registers: Registry[]): Map<string, 
   new prom.Gauge({
     name: 'school_database_connections',
     help: 'Connections of a pool by state: busy or idle.',
-    ...{ labelNames: ['pool', 'state'] as const, registers },
+    labelNames: ['pool', 'state'] as const,
+    registers,
     collect() {
       for (const [name, { idleCount, totalCount }] of pools) {
         this.set({ pool: name, state: 'idle' }, idleCount);
@@ -121,7 +128,8 @@ function createPoolGauges(prom: Prometheus, registers: Registry[]): Map<string, 
   new prom.Gauge({
     name: 'school_database_connections_max',
     help: 'Maximum number of connections of a pool.',
-    ...{ labelNames: ['pool'] as const, registers },
+    labelNames: ['pool'] as const,
+    registers,
     collect() {
       for (const [name, { options }] of pools) this.set({ pool: name }, options.max);
     },
@@ -129,7 +137,8 @@ function createPoolGauges(prom: Prometheus, registers: Registry[]): Map<string, 
   new prom.Gauge({
     name: 'school_database_waiting',
     help: 'Requests and jobs that wait for a connection of a pool.',
-    ...{ labelNames: ['pool'] as const, registers },
+    labelNames: ['pool'] as const,
+    registers,
     collect() {
       for (const [name, { waitingCount }] of pools) this.set({ pool: name }, waitingCount);
     },

@@ -33,6 +33,15 @@ export interface Service {
   close(): Promise<void>;
 }
 
+/**
+ * Longer than proxies and clients keep idle connections, so that the server does not close one that is about to be
+ * used.
+ */
+const keepAliveMs = 65_000;
+
+/** How long a stopping service waits for the requests in progress. */
+const closeTimeoutMs = 10_000;
+
 async function readiness(pool: pg.Pool, expected: string): Promise<Readiness> {
   try {
     const { rows } = await pool.query<{ ready: { fingerprint: string; tenants_behind: number; worker: boolean } }>(
@@ -61,8 +70,11 @@ async function startApi(
   const pool = rolePool('school_api', ownerUrl, config.API_DATABASE_URL, config.DATABASE_POOL_SIZE);
   const listenUrl = config.LISTEN_DATABASE_URL ?? config.API_DATABASE_URL;
   const streams = openStreams({
-    ...{ pool, heartbeatMs: config.STREAM_HEARTBEAT_MS, logger },
-    ...{ listenUrl: listenUrl ?? ownerUrl, listenRole: listenUrl === undefined ? 'school_api' : undefined },
+    pool,
+    heartbeatMs: config.STREAM_HEARTBEAT_MS,
+    logger,
+    listenUrl: listenUrl ?? ownerUrl,
+    listenRole: listenUrl === undefined ? 'school_api' : undefined,
   });
   const analytics = analyticsProcess({
     url: config.ANALYTICS_DATABASE_URL ?? ownerUrl,
@@ -76,9 +88,7 @@ async function startApi(
   });
   metrics?.watchPool('api', pool);
   metrics?.watchStreams(() => streams.count());
-  // Longer than proxies and clients keep idle connections, so that the server does not close one that is about to be
-  // used.
-  const server = createServer({ keepAliveTimeout: 65_000 });
+  const server = createServer({ keepAliveTimeout: keepAliveMs });
   try {
     // Until the app is ready, requests get 503.
     let handle: (req: IncomingMessage, res: ServerResponse) => void = (_req, res) => {
@@ -117,7 +127,7 @@ async function startApi(
         await streams.close();
         const closed = new Promise((done) => server.close(done));
         server.closeIdleConnections();
-        const forceClose = setTimeout(() => server.closeAllConnections(), 10_000);
+        const forceClose = setTimeout(() => server.closeAllConnections(), closeTimeoutMs);
         await closed;
         clearTimeout(forceClose);
         await analytics.close();
@@ -152,7 +162,7 @@ async function startJobWorker(
   publicUrl: string,
   logger: Logger,
   metrics: Metrics | undefined,
-): Promise<Worker> {
+): Promise<Pick<Worker, 'stop'>> {
   // Imported here to save memory in processes that run only the API.
   const [{ emailSender }, { push }, { startWorker }] = await Promise.all([
     import('../../workers/email.ts'),
@@ -171,19 +181,26 @@ async function startJobWorker(
   const events: WorkerEvents = new EventEmitter();
   metrics?.watchPool('worker', pool);
   metrics?.watchJobs(events);
-  const worker = await startWorker(
-    { pool, sendEmail, push: pushSender, logger, links, retention },
-    config.WORKER_CONCURRENCY,
-    { events, crashCheckMs: config.WORKER_CRASH_CHECK_MS },
-  );
-  return {
-    isAlive: () => worker.isAlive(),
-    async stop() {
-      await worker.stop();
-      pushSender.close();
-      await pool.end();
-    },
+  const closeConnections = async () => {
+    pushSender.close();
+    await pool.end();
   };
+  try {
+    const worker = await startWorker(
+      { pool, sendEmail, push: pushSender, logger, links, retention },
+      config.WORKER_CONCURRENCY,
+      { events, crashCheckMs: config.WORKER_CRASH_CHECK_MS },
+    );
+    return {
+      async stop() {
+        await worker.stop();
+        await closeConnections();
+      },
+    };
+  } catch (error) {
+    await closeConnections();
+    throw error;
+  }
 }
 
 /**

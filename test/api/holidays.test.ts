@@ -145,20 +145,6 @@ describe('the list', () => {
     expect(await found('to_date=1000-01-01')).toEqual([]);
   });
 
-  test('covers only the first ten years of an academic year that is older than the limit on its length', async () => {
-    const own = await service.school();
-    await add({ name: 'Winter', date: '2024-12-25', is_recurring: true }, own);
-    const long = 'alter table @academic_year drop constraint academic_year_length_check'.replace('@', `${own.schema}.`);
-    await service.database.query(long);
-    const id = await own.insert('academic_year', {
-      name: 'Long',
-      start_date: '2030-01-01',
-      end_date: '9999-12-31',
-      is_current: true,
-    });
-    expect((await own.admin.get(`${path}?academic_year_id=${id}&pageSize=1`)).pagination.totalItems).toBe(10);
-  });
-
   test('counts each occurrence of a recurring holiday as a row when paging', async () => {
     const days = 'from_date=2026-01-01&to_date=2029-12-31&search=leap&pageSize=3';
     const { data, pagination } = await lists.admin.get<Holiday[]>(`${path}?${days}&page=2`);

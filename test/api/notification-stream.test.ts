@@ -273,6 +273,21 @@ describe('notifications of others', () => {
     );
     expect(await read(at.id)).toBe(0);
   });
+
+  test('core.stream_read raises unavailable for a school whose migration failed', async () => {
+    const at = await service.school();
+    const read = () => service.database.query("select from core.stream_read($1, '{1}', '{0}', 50, 10000)", [at.id]);
+    const changeVersion = (by: number) =>
+      service.database.query('update platform.tenant set schema_version = schema_version + $2 where id = $1', [
+        at.id,
+        by,
+      ]);
+    expect(await read()).toEqual([]);
+    await changeVersion(-1);
+    await expect(read()).rejects.toThrow('This school is being migrated.');
+    await changeVersion(1);
+    expect(await read()).toEqual([]);
+  });
 });
 
 describe('a stream ends', () => {

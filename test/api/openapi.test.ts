@@ -248,6 +248,28 @@ describe('the document', () => {
     expect(problems.map(({ ruleId, severity }) => `${severity} ${ruleId}`)).toEqual(['error path-parameters-defined']);
   });
 
+  test('names the data of every answer, and every object of four or more fields that occurs twice', () => {
+    const odd = documented.flatMap(({ name, operation }) =>
+      Object.entries(operation.responses).flatMap(([status, { content }]) => {
+        const data = content?.['application/json']?.schema.properties?.['data'];
+        return (data?.items ?? data)?.properties ? [`${name} ${status}`] : [];
+      }),
+    );
+    expect(odd).toEqual([]);
+    const anonymous = new Map<string, string[]>();
+    const collect = (value: unknown, place: string, isNamed = false): void => {
+      if (typeof value !== 'object' || value === null) return;
+      const { type, properties } = value as Schema;
+      if (!isNamed && type === 'object' && properties && Object.keys(properties).length >= 4) {
+        const text = JSON.stringify(value);
+        anonymous.set(text, [...(anonymous.get(text) ?? []), place]);
+      }
+      for (const [key, inner] of Object.entries(value)) collect(inner, `${place}.${key}`);
+    };
+    for (const [name, schema] of Object.entries(document.components.schemas)) collect(schema, name, true);
+    expect([...anonymous.values()].filter((places) => places.length > 1)).toEqual([]);
+  });
+
   test('gives every operation a unique id', () => {
     const ids = documented.map(({ operation }) => operation.operationId);
     expect(ids.filter((id, i) => ids.indexOf(id) !== i)).toEqual([]);

@@ -590,7 +590,7 @@ describe('plans', () => {
       await owner.query('begin');
       await owner.query('select core.enter_tenant($1)', [of.id]);
       await owner.query(change.replace('teacher', `${of.schema}.teacher`));
-      await owner.query('select core.usage_count()');
+      await owner.query('select core.enforce_plan_limits()');
       await owner.query('commit');
     });
   const addTeacher = (to: School) =>

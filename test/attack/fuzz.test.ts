@@ -29,7 +29,7 @@ const { resources } = shared;
  * -- test/attack/fuzz. A failure names the seed and the path that repeat it.
  */
 const seed = Number(process.env['FUZZ_SEED'] ?? 20260901);
-const runs = Number(process.env['FUZZ_RUNS'] ?? (isFull ? 20 : 5));
+const runs = Number(process.env['FUZZ_RUNS'] ?? (isFull ? 20 : 3));
 
 const service = await testService();
 afterAll(() => service.close());

@@ -111,7 +111,7 @@ describe('foreign keys', () => {
 
 describe('functions', () => {
   test('each of core and api has a comment in the database or a header in its file', async () => {
-    const files = await Promise.all(['db/core', 'db/api'].map((folder) => sqlFiles(folder)));
+    const files = await Promise.all(['db/core', 'db/api', 'db/jobs'].map((folder) => sqlFiles(folder)));
     const headed = new Set(
       files
         .flat()

@@ -61,7 +61,7 @@ async function asRequest<T>(work: (client: pg.Client) => Promise<T>): Promise<T>
 
 const notify = (words: object, recipients: object[], actionUrl: string | null = null) =>
   asRequest(async (client) => {
-    const { rows } = await client.query<{ result: number }>('select core.notify_as($1, $2, $3, $4) as result', [
+    const { rows } = await client.query<{ result: number }>('select core.send_message($1, $2, $3, $4) as result', [
       'test',
       JSON.stringify(words),
       JSON.stringify(recipients),
@@ -155,7 +155,7 @@ describe('quiet hours', () => {
   });
 });
 
-describe('core.notify_as', () => {
+describe('core.send_message', () => {
   test('notifies users in the app and by email, people without a login only by email, and nobody who can no longer log in', async () => {
     const result = await notify(
       words,
@@ -410,7 +410,7 @@ describe('core.notify_as', () => {
     await slow.connect();
     await slow.query('begin');
     await slow.query("select set_config('app.tenant_id', $1, true)", [String(school.id)]);
-    const say = "select core.notify_as('t', $1, $2)";
+    const say = "select core.send_message('t', $1, $2)";
     await slow.query(say, [
       JSON.stringify({ in_app: { title: 'first', message: 'M' } }),
       JSON.stringify([{ user_id: amina }]),
@@ -460,7 +460,7 @@ describe('core.notify_as', () => {
     const tellers = Array.from({ length: 6 }, async (_, teller) => {
       for (let n = 0; n < 15; n++) {
         await asRequest(async (client) => {
-          await client.query("select core.notify_as('t', $1, $2)", [
+          await client.query("select core.send_message('t', $1, $2)", [
             JSON.stringify({ in_app: { title: `${teller}/${n}`, message: 'M' } }),
             JSON.stringify([{ user_id: amina }, { user_id: ben }]),
           ]);
@@ -493,7 +493,7 @@ describe('core.notify_as', () => {
 
   test('restores the settings of the request, and reveals no other user', async () => {
     await withRole(database.url, 'school_tenant', settings(), async ({ rows }) => {
-      await rows("select core.notify_as('t', $1, $2)", [JSON.stringify(words), JSON.stringify([{ user_id: ben }])]);
+      await rows("select core.send_message('t', $1, $2)", [JSON.stringify(words), JSON.stringify([{ user_id: ben }])]);
       expect(
         await rows(
           "select current_setting('app.scope') as scope, current_setting('app.is_system', true) as is_system, current_setting('search_path') as path",

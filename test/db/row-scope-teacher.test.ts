@@ -144,7 +144,7 @@ describe('row policies', () => {
     ]);
     const settings = { 'app.tenant_id': String(school.id), 'app.scope': 'taught', 'app.class_ids': ',1,' };
     const after = await withRole(database.url, 'school_tenant', settings, async ({ rows }) => {
-      await rows('select core.usage_count()');
+      await rows('select core.enforce_plan_limits()');
       return rows(
         `select current_setting('app.scope') as scope, current_setting('app.tenant_id') as tenant, students from core.tenant_usage()`,
       );

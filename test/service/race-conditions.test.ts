@@ -13,7 +13,7 @@ const the = <A extends { status: number }>(status: number, answers: A[]): A => {
 };
 
 /** The lock that changing or reading the rights of a school takes (core.lock_rights). */
-const rightsLock = (tenantId: number) => `7313 * 4294967296 + ${tenantId}`;
+const rightsLock = (tenantId: number) => `core.lock_key('rights', ${tenantId})`;
 
 describe('concurrent requests', () => {
   test('two schools with one subdomain: one is created, the other is a conflict that names the field and leaves nothing', async () => {

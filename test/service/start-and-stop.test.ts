@@ -271,7 +271,9 @@ describe('node src/main.ts', () => {
           expect(await run()).toMatchObject({
             code: 1,
             stdout: '',
-            stderr: `The database is newer than this code, which does not have ${named}. Run the version that migrated it or a later one, or start over with an empty database (for the embedded one: npm run school -- database reset).\n`,
+            stderr:
+              `The database has migrations that this version does not have: ${named}. ` +
+              'Run the version that applied them or a later one, or start over with an empty database.\n',
           });
         }
         expect(await database.query('select xmin::text, * from platform.installation')).toEqual(before);
@@ -290,7 +292,7 @@ describe('node src/main.ts', () => {
         code: 1,
         stdout: '',
         stderr: expect.stringMatching(
-          /^The tenant migration 0001-\S+\.sql has changed since it was applied\. Restore the file .* npm run school -- database reset\)\.\n$/,
+          /^The tenant migration 0001-\S+\.sql has changed since it was applied\. Restore the file .* or start over with an empty database\.\n$/,
         ),
       });
     } finally {

@@ -88,7 +88,7 @@ test('a notification that is committed later has a higher id, even if its transa
   await withOwner(service.database.url, async (slow) => {
     const send = (title: string) =>
       slow.query(
-        `select set_config('app.tenant_id', $1, true), core.notify_as('info', jsonb_build_object('in_app', jsonb_build_object('title', $2::text, 'message', 'x')), jsonb_build_array(jsonb_build_object('user_id', $3::bigint)))`,
+        `select set_config('app.tenant_id', $1, true), core.send_message('info', jsonb_build_object('in_app', jsonb_build_object('title', $2::text, 'message', 'x')), jsonb_build_array(jsonb_build_object('user_id', $3::bigint)))`,
         [String(school.id), title, user.id],
       );
     await slow.query('begin');

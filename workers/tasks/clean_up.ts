@@ -1,4 +1,4 @@
-import { forEachSchool } from '../for-each-school.ts';
+import { callForEachSchool } from '../for-each-school.ts';
 import type { TaskContext } from '../task-context.ts';
 
 /**
@@ -7,6 +7,6 @@ import type { TaskContext } from '../task-context.ts';
  */
 export async function clean_up(_payload: unknown, context: TaskContext): Promise<void> {
   const { rows } = await context.pool.query<{ removed: object }>('select core.clean_up() as removed');
-  await forEachSchool(context.pool, 'core.schools_to_clean_up()', 'core.clean_up_school');
+  await callForEachSchool(context.pool, 'core.schools_to_clean_up()', 'core.clean_up_school');
   context.logger.info({ task: 'clean_up', removed: rows[0]?.removed });
 }

@@ -1,4 +1,6 @@
+import type pg from 'pg';
 import { z } from 'zod';
+import { withAdvisoryLock } from '../advisory-lock.ts';
 import type { TaskContext } from '../task-context.ts';
 
 const Payload = z.object({ tenant_id: z.int(), day: z.iso.date() });
@@ -22,29 +24,20 @@ interface Step {
  */
 export async function daily_school(payload: unknown, { pool, logger }: TaskContext): Promise<void> {
   const { tenant_id, day } = Payload.parse(payload);
-  const client = await pool.connect();
-  let isReusable = false;
-  try {
-    const { rows } = await client.query<{ acquired: boolean }>('select pg_try_advisory_lock($1, $2) as acquired', [
-      dailyRunLock,
-      tenant_id,
-    ]);
-    if (rows[0]?.acquired) {
-      const sum = { overdue: 0, reminded: 0 };
-      for (let after: string | null = '0'; after !== null;) {
-        const step: Step | undefined = (
-          await client.query<Step>('select * from core.daily_step($1, $2, $3, $4)', [tenant_id, day, after, batchSize])
-        ).rows[0];
-        sum.overdue += step?.overdue ?? 0;
-        sum.reminded += step?.reminded ?? 0;
-        after = step?.next ?? null;
-      }
-      await client.query('select pg_advisory_unlock($1, $2)', [dailyRunLock, tenant_id]);
-      logger.info({ task: 'daily_school', tenant: tenant_id, day, ...sum });
+  await withAdvisoryLock(pool, '$1, $2', [dailyRunLock, tenant_id], async (client) => {
+    const sum = { overdue: 0, reminded: 0 };
+    for (let after: string | null = '0'; after !== null;) {
+      const answer: pg.QueryResult<Step> = await client.query('select * from core.daily_step($1, $2, $3, $4)', [
+        tenant_id,
+        day,
+        after,
+        batchSize,
+      ]);
+      const step: Step | undefined = answer.rows[0];
+      sum.overdue += step?.overdue ?? 0;
+      sum.reminded += step?.reminded ?? 0;
+      after = step?.next ?? null;
     }
-    isReusable = true;
-  } finally {
-    // After an error the connection is closed, which releases the lock.
-    client.release(!isReusable);
-  }
+    logger.info({ task: 'daily_school', tenant: tenant_id, day, ...sum });
+  });
 }

@@ -36,12 +36,15 @@ const maxConcurrent = { push: 20, email: 5 };
 const maxAttempts = 8;
 /** After this many attempts in a row without an answer, the job postpones its other deliveries to the same service. */
 const maxUnanswered = 5;
-const maxWaitSeconds = 6 * 3600;
+/** The longest wait that a service may ask for. */
+const maxRequestedWaitSeconds = 6 * 3600;
+/** The longest wait between two attempts otherwise. */
+const maxWaitSeconds = 3600;
 
 /** Seconds until the next attempt: what the service asks for, otherwise 10, 30, 90, … */
 function retryDelaySeconds(attempt: number, retryAfterSeconds: number | undefined): number {
-  if (retryAfterSeconds !== undefined) return Math.min(Math.max(retryAfterSeconds, 1), maxWaitSeconds);
-  return Math.min(3600, 10 * 3 ** (attempt - 1));
+  if (retryAfterSeconds !== undefined) return Math.min(Math.max(retryAfterSeconds, 1), maxRequestedWaitSeconds);
+  return Math.min(maxWaitSeconds, 10 * 3 ** (attempt - 1));
 }
 
 /** The id of a message at mail servers and push services, the same for each attempt. */
@@ -175,7 +178,7 @@ export async function deliver(payload: unknown, context: TaskContext, job: { id:
   const { pool, push, logger, stopping } = context;
   const { rows } = await pool.query<{ pending: Pending | null }>(
     'select core.deliveries_pending($1, $2, $3, $4, $5) as pending',
-    [...[tenant_id, from_id, to_id, only ?? null, push.platforms]],
+    [tenant_id, from_id, to_id, only ?? null, push.platforms],
   );
   const pending = rows[0]?.pending;
   if (!pending) return;
@@ -204,7 +207,7 @@ export async function deliver(payload: unknown, context: TaskContext, job: { id:
     const failures = unanswered.get(service) ?? 0;
     let outcome: Outcome;
     if (failures >= maxUnanswered) {
-      outcome = { status: 'retry', reason: 'carrier_down' };
+      outcome = { status: 'retry', reason: 'service_down' };
     } else {
       outcome = await attempt(delivery, pending, tenant_id, context);
       const isDown = outcome.status === 'retry' && outcome.isServiceDown;

@@ -1,4 +1,4 @@
-import { forEachSchool } from '../for-each-school.ts';
+import { callForEachSchool } from '../for-each-school.ts';
 import type { TaskContext } from '../task-context.ts';
 
 /**
@@ -7,8 +7,8 @@ import type { TaskContext } from '../task-context.ts';
  */
 export async function notify_daily(_payload: unknown, { pool }: TaskContext): Promise<void> {
   const results = await Promise.allSettled([
-    forEachSchool(pool, 'core.schools_with_trial_ending()', 'core.notify_trial_ending'),
-    forEachSchool(pool, 'core.schools_due_for_document_check()', 'core.notify_documents_expiring'),
+    callForEachSchool(pool, 'core.schools_with_trial_ending()', 'core.notify_trial_ending'),
+    callForEachSchool(pool, 'core.schools_due_for_document_check()', 'core.notify_documents_expiring'),
   ]);
   for (const result of results) if (result.status === 'rejected') throw result.reason;
 }

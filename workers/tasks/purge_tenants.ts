@@ -2,6 +2,8 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type pg from 'pg';
 import { archiveName, exportTenant } from '../../src/database/archive.ts';
+import { withAdvisoryLock } from '../advisory-lock.ts';
+import { forEachSchool, throwFailures } from '../for-each-school.ts';
 import type { TaskContext } from '../task-context.ts';
 
 interface DueSchool {
@@ -51,29 +53,12 @@ async function purge(
 /** Exports and drops the schools whose retention period is over. Skips a school while another worker has its lock. */
 export async function purge_tenants(_payload: unknown, { pool, logger, retention }: TaskContext): Promise<void> {
   const { rows: due } = await pool.query<DueSchool>(dueSql, [retention.days]);
-  const failures: unknown[] = [];
-  for (const { id } of due) {
-    const client = await pool.connect();
-    let failure: unknown;
-    try {
-      const { rows: lock } = await client.query<{ acquired: boolean }>(
-        'select pg_try_advisory_lock(core.tenant_lock_key($1)) as acquired',
-        [id],
-      );
-      if (!lock[0]?.acquired) continue;
+  const ids = due.map(({ id }) => id);
+  const purgeLocked = (id: string) =>
+    withAdvisoryLock(pool, 'core.tenant_lock_key($1)', [id], async (client) => {
       // Another worker may have purged it before this one acquired the lock.
       const { rows } = await client.query<DueSchool>(`${dueSql} where id = $2`, [retention.days, id]);
       if (rows[0] && (await purge(client, rows[0], retention))) logger.info({ task: 'purge_tenants', tenant: id });
-      await client.query('select pg_advisory_unlock(core.tenant_lock_key($1))', [id]);
-    } catch (error) {
-      failure = error;
-      failures.push(
-        new Error(`school ${id}: ${error instanceof Error ? error.message : String(error)}`, { cause: error }),
-      );
-    } finally {
-      // After an error the connection is closed, which releases the lock.
-      client.release(failure !== undefined);
-    }
-  }
-  if (failures.length > 0) throw new AggregateError(failures, failures.map(String).join('; '));
+    });
+  throwFailures('The purge', await forEachSchool(ids, purgeLocked), ids.length);
 }

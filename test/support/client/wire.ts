@@ -36,8 +36,8 @@ export interface Sent {
 const agent = new Agent({ keepAlive: true });
 
 /**
- * Sends a request on a keep-alive connection; path and headers are sent unchanged. @throws when the connection is
- * closed early
+ * Sends a request on a keep-alive connection. Path and headers are sent unchanged.
+ * @throws when the connection is closed early
  */
 export function send(url: string, { method = 'GET', path, headers = {}, token, body }: Sent): Promise<Answered> {
   const { hostname, port } = new URL(url);
@@ -47,7 +47,11 @@ export function send(url: string, { method = 'GET', path, headers = {}, token, b
   return new Promise((done, fail) => {
     const asked = request(
       {
-        ...{ agent, hostname, port, method, path },
+        agent,
+        hostname,
+        port,
+        method,
+        path,
         headers: {
           ...(token ? { authorization: `Bearer ${token}` } : {}),
           ...(bytes === undefined ? {} : { 'content-type': 'application/json' }),

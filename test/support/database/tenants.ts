@@ -150,7 +150,8 @@ const samples: Record<string, string> = {
 };
 
 /**
- * An insert of a row with values for the required columns. @param given  values of columns, which override the samples
+ * An insert of a row with values for the required columns.
+ * @param given  values of columns, which override the samples
  */
 export function minimalInsert(schema: string, table: TenantTable, given: Record<string, string> = {}): string {
   const values: Record<string, string> = {};

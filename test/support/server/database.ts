@@ -31,8 +31,7 @@ async function maintain(text: string): Promise<void> {
 
 /**
  * Creates a database: a clone of the migrated template, of one with ready-made schools (see ready-schools.ts), or an
- * empty one.
- * `drop` fails while a connection is open.
+ * empty one. `drop` fails while a connection is open.
  */
 export async function testDatabase(
   template: 'template_school' | 'template_ready' | 'template_many_ready' | 'template0' = 'template_school',

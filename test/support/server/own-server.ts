@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { chmod, mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import pg from 'pg';
@@ -25,15 +25,8 @@ export async function ownFolder(prefix: string, parent = tmpdir()): Promise<stri
   return folder;
 }
 
-// With the owner of the files, which Postgres checks. fs.cp would not keep it.
-const copy = (from: string, to: string) => promisify(execFile)('cp', ['-a', from, to]);
-
-/** Copies the cluster of a server that is stopped. Returns the folder of the copy. */
-export async function keepCopy(cluster: string): Promise<string> {
-  const kept = join(dirname(cluster), 'migrated');
-  await copy(cluster, kept);
-  return kept;
-}
+/** Copies the cluster of a stopped server, with the owner of its files, which Postgres checks. fs.cp would change it. */
+export const copyCluster = (from: string, to: string) => promisify(execFile)('cp', ['-a', from, to]);
 
 /**
  * Gives a data directory a cluster with the migrated database `school`, as `npm start` would create it in several
@@ -42,7 +35,7 @@ export async function keepCopy(cluster: string): Promise<string> {
 export async function copyMigratedCluster(dataDir: string): Promise<void> {
   await mkdir(dataDir, { recursive: true });
   await chmod(dataDir, 0o711);
-  await copy(process.env['TEST_CLUSTER'] ?? '', join(dataDir, 'postgres'));
+  await copyCluster(process.env['TEST_CLUSTER'] ?? '', join(dataDir, 'postgres'));
 }
 
 /** Starts a server with an empty database `school`. */

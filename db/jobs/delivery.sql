@@ -102,14 +102,12 @@ begin
     using graphile_worker._private_tasks t
     where j.id = p_job_id and t.id = j.task_id and t.identifier = 'deliver';
   if found then
-    perform graphile_worker.add_jobs(array(
+    perform core.add_jobs('deliver', array(
       select (
-        'deliver',
-        (to_jsonb(j) - 'run_at' || jsonb_build_object('tenant_id', p_tenant_id))::json,
+        to_jsonb(j) - 'run_at' || jsonb_build_object('tenant_id', p_tenant_id),
         null,
-        coalesce(core.quiet_hours_end(s.quiet_from, s.quiet_until, t.time_zone, j.run_at), j.run_at),
-        10, null, 10, null
-      )::graphile_worker.job_spec
+        coalesce(core.quiet_hours_end(s.quiet_from, s.quiet_until, t.time_zone, j.run_at), j.run_at)
+      )::core.new_job
       from jsonb_to_recordset(p_jobs) j (from_id bigint, to_id bigint, "only" bigint[], run_at timestamptz)
       cross join platform.notification_setting s
       join platform.tenant t on t.id = p_tenant_id));

@@ -1,0 +1,41 @@
+-- The audit log.
+
+create function core.audit_insert(
+    p_operator_id bigint, p_operator_email text, p_user_id bigint, p_user_email text, p_action text,
+    p_tenant_id bigint, p_target_type text, p_target_id bigint, p_changes jsonb, p_context jsonb) returns void
+  language sql as $$
+  insert into platform.audit_log (actor_id, actor_email, impersonated_user_id, impersonated_email,
+      action, tenant_id, target_type, target_id, changes, ip, user_agent, request_id)
+    values (
+      p_operator_id, p_operator_email, p_user_id, p_user_email,
+      p_action, p_tenant_id, p_target_type, p_target_id, coalesce(p_changes, '{}'),
+      p_context ->> 'ip', p_context ->> 'user_agent', p_context ->> 'request_id');
+$$;
+comment on function core.audit_insert is
+  'Inserts an entry of the audit log. p_user_id and p_user_email name the user whom the actor impersonates; '
+  'p_context is {ip, user_agent, request_id}. Not granted to request roles.';
+
+create function core.client_context() returns jsonb language sql stable
+  return jsonb_build_object(
+    'ip', nullif(current_setting('app.ip', true), ''),
+    'user_agent', nullif(current_setting('app.user_agent', true), ''),
+    'request_id', nullif(current_setting('app.request_id', true), ''));
+comment on function core.client_context is 'The client of this request: {ip, user_agent, request_id}.';
+
+create function core.audit(p_action text, p_target_type text, p_target_id bigint, p_tenant_id bigint, p_changes jsonb)
+  returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_actor_email text := nullif(current_setting('app.actor_email', true), '');
+begin
+  perform core.audit_insert(
+      coalesce(i.id, case when core.tenant_id() is null then core.user_id() end),
+      coalesce(i.email, v_actor_email),
+      case when i.id is not null then core.user_id() end,
+      case when i.id is not null then v_actor_email end,
+      p_action, p_tenant_id, p_target_type, p_target_id, p_changes, core.client_context())
+    from core.impersonator() i;
+  perform set_config('app.audited', 'yes', true);
+end $$;
+comment on function core.audit is
+  'Adds an entry to the audit log, in the transaction of the change. An actor with an id is an operator; users of a '
+  'school have only an email. An impersonation has both. Security definer, because no role may write the table.';

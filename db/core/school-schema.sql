@@ -1,0 +1,44 @@
+-- Whether the schema of a school can be used: not while it is migrated, and not before it has the version that the
+-- installed functions need.
+
+create function core.required_schema_version() returns integer language sql stable
+  return (select tenant_version from platform.installation);
+comment on function core.required_schema_version is
+  'The lowest schema version of a school that the installed functions can use. A school can have a higher one: a '
+  'migration changes the schemas first and installs the functions last.';
+
+create function core.try_lock_schema(p_tenant_id bigint) returns boolean language plpgsql as $$
+begin
+  -- A migration holds this lock exclusively for as long as it runs. Nobody waits for it with a connection.
+  if not pg_try_advisory_xact_lock_shared(core.tenant_lock_key(p_tenant_id)) then
+    return false;
+  end if;
+  return exists (
+    select from platform.tenant t where t.id = p_tenant_id and t.schema_version >= core.required_schema_version());
+end $$;
+comment on function core.try_lock_schema is
+  'Locks the schema of a school against migrations until the transaction ends. Returns false if the school is being '
+  'migrated, or has no schema that the installed functions can use.';
+
+create function core.require_schema(p_tenant_id bigint) returns void language plpgsql as $$
+begin
+  if not core.try_lock_schema(p_tenant_id) then
+    perform core.fail('unavailable', 'This school is being migrated. Try again in a moment.');
+  end if;
+end $$;
+comment on function core.require_schema is
+  'Locks the schema of a school against migrations until the transaction ends (core.try_lock_schema). Raises '
+  'unavailable if that is not possible.';
+
+create function core.schools_with(p_features text[], p_status text[] default '{active}')
+  returns table (id bigint, time_zone text) language sql stable as $$
+  select t.id, t.time_zone
+  from platform.tenant t
+  join platform.plan p on p.id = t.plan_id
+  where t.status = any (p_status)
+    and t.schema_version >= (select core.required_schema_version())
+    and p_features <@ core.enabled_features(p.features, t.feature_flags);
+$$;
+comment on function core.schools_with is
+  'The schools that jobs may enter: of a status (active by default), with all of these features, and with a '
+  'schema that is new enough for the installed functions. Jobs enter each school in a transaction of its own.';

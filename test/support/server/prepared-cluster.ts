@@ -1,0 +1,78 @@
+import { createHash } from 'node:crypto';
+import { access, mkdir, readdir, readFile, rename, rm } from 'node:fs/promises';
+import { join, relative } from 'node:path';
+import { ensureDatabase, scratchSettings, startEmbedded } from '../../../src/database/embedded.ts';
+import { migrate } from '../../../src/database/migrate.ts';
+import { withOwner } from '../../../src/database/pool.ts';
+import { copyCluster } from './own-server.ts';
+import { makeReadySchools } from './ready-schools.ts';
+
+const root = join(import.meta.dirname, '../../..');
+const cache = join(root, 'node_modules/.cache/test-clusters');
+
+/** What a prepared cluster is made of. */
+const sources = ['db', 'migrations', 'src/database', 'test/support/server', 'package-lock.json'];
+
+/** A name for the present content of the sources and these counts of ready-made schools. */
+async function keyOf(schools: readonly number[]): Promise<string> {
+  const hash = createHash('sha256').update(JSON.stringify([process.arch, process.getuid?.(), schools]));
+  for (const source of sources) {
+    const entries = await readdir(join(root, source), { recursive: true, withFileTypes: true }).catch(() => undefined);
+    const files = entries?.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
+    for (const file of (files ?? [join(root, source)]).sort())
+      hash
+        .update(relative(root, file))
+        .update('\0')
+        .update(await readFile(file))
+        .update('\0');
+  }
+  return hash.digest('hex').slice(0, 16);
+}
+
+/**
+ * Puts two stopped clusters into a folder: `migrated` has the migrated database `school`, and `postgres` has the
+ * templates of setup.ts. Creating them takes several seconds. They are therefore kept in node_modules/.cache, by a hash
+ * of the SQL and the code that create them, and copied by later runs. CI creates them anew.
+ * @param schools  the counts of ready-made schools in the two templates
+ */
+export async function prepareClusters(folder: string, schools: readonly [number, number]): Promise<void> {
+  const isCached = process.env['CI'] === undefined;
+  const kept = join(cache, await keyOf(schools));
+  const clusters = ['migrated', 'postgres'];
+  if (isCached && (await isReadable(kept))) {
+    for (const name of clusters) await copyCluster(join(kept, name), join(folder, name));
+    return;
+  }
+  await createClusters(folder, schools);
+  if (!isCached) return;
+  await rm(cache, { recursive: true, force: true });
+  const draft = `${kept}.${String(process.pid)}`;
+  await mkdir(draft, { recursive: true });
+  for (const name of clusters) await copyCluster(join(folder, name), join(draft, name));
+  // Another run may have been faster.
+  await rename(draft, kept).catch(() => rm(draft, { recursive: true, force: true }));
+}
+
+const isReadable = (path: string) =>
+  access(path).then(
+    () => true,
+    () => false,
+  );
+
+async function createClusters(folder: string, [few, many]: readonly [number, number]): Promise<void> {
+  const first = await startEmbedded(folder, scratchSettings);
+  try {
+    await ensureDatabase(first, 'school');
+    await migrate({ ownerUrl: first.url('school') });
+  } finally {
+    await first.stop();
+  }
+  await copyCluster(first.cluster, join(folder, 'migrated'));
+  const second = await startEmbedded(folder, scratchSettings);
+  try {
+    await withOwner(second.url('postgres'), (owner) => owner.query('alter database school rename to template_school'));
+    await makeReadySchools(second, few, many);
+  } finally {
+    await second.stop();
+  }
+}
