@@ -125,8 +125,6 @@ declare
   v_name text;
 begin
   if not p ? 'template_id' then
-    perform core.require_placeholders('title', p ->> 'title', core.recipient_variables() || v_given);
-    perform core.require_placeholders('message', p ->> 'message', core.recipient_variables() || v_given);
     perform api.require_bounded(p ->> 'message', p -> 'variables');
     return jsonb_build_object(
       'channels', coalesce(p -> 'channels', '["in_app", "push"]'),
@@ -149,9 +147,9 @@ begin
       v_name,
       coalesce(' Its variables are: ' || nullif(array_to_string(v_declared, ', '), '') || '.', '')));
   end if;
-  select n into v_name
+  select trim(n) into v_name
     from unnest(core.placeholder_names(v_template.title || v_template.message)) n
-    where n = any (v_declared) and n <> all (v_given)
+    where trim(n) = any (v_declared) and trim(n) <> all (v_given)
     limit 1;
   if found then
     perform core.refuse_field('validation_error', 'variables.' || v_name, 'is required by the template');
@@ -165,7 +163,7 @@ begin
 end $$;
 comment on function api.words_to_send is
   'The texts to send, {channels, type, title, message}, from the request or from its template. Raises '
-  'invalid_reference if the template does not exist; validation_error for a placeholder without a value, for a '
+  'invalid_reference if the template does not exist; validation_error for a variable without a value, for a '
   'variable that the template does not have, and for a message that becomes too long.';
 
 create function api.notifications_send(p jsonb) returns json language plpgsql as $$

@@ -1,10 +1,13 @@
 import { z } from 'zod';
 import { type Handler, resource } from '../http/endpoint.ts';
+import { choice } from '../http/leniency.ts';
 import { ApiError } from '../domain/errors.ts';
 import { streamHeaders } from '../http/streams.ts';
 import { Deleted, flag, id, page, text, timestamp, timestamps, uniqueBy } from '../http/schemas.ts';
 
-export const channel = z.enum(['in_app', 'push', 'email']);
+export const channel = choice(['in_app', 'push', 'email'], {
+  synonyms: { in_app: ['app'], push: ['push notification'], email: ['mail'] },
+});
 export const channels = z
   .array(channel)
   .min(1)
@@ -35,17 +38,18 @@ export const variableName = z
   .regex(/^[a-z][a-z0-9_]{0,49}$/, 'must be a name of lowercase letters, digits and _');
 
 /**
- * Whether a URL is safe to open: a path of the app, or https. White space is refused because browsers remove it from
- * URLs.
+ * Whether a URL is safe to open. Browsers remove leading control characters and spaces, and tabs and line breaks
+ * everywhere, before they read the scheme.
  */
-const isSafeUrl = (url: string) => {
-  if (/[\s\\]/.test(url)) return false;
-  if (url.startsWith('/')) return !url.startsWith('//');
-  return /^https:\/\/[^/?#@]+([/?#]|$)/.test(url) && URL.canParse(url);
-};
+const isSafeUrl = (url: string) =>
+  !/^(javascript|data|vbscript|file):/i.test(url.replace(/[\t\n\r]/g, '').replace(/^[\0- ]+/, ''));
 const actionUrl = text(500)
-  .refine(isSafeUrl, 'must be a path of the app, such as /fees, or begin with https://')
-  .meta({ description: 'What the notification opens: a path of the app, or an https URL.', examples: ['/fees'] });
+  .refine(isSafeUrl, 'must be a path or an address that does not begin with javascript:, data:, vbscript: or file:')
+  .meta({
+    description:
+      'What the notification opens: a path of the app, or an address of any scheme except javascript, data, vbscript and file.',
+    examples: ['/fees'],
+  });
 
 export const Notification = z
   .object({
@@ -69,7 +73,7 @@ const SendInput = z
       .optional()
       .meta({ description: 'These users. Users who cannot log in are left out.' }),
     role_ids: z.array(id).min(1).max(100).optional().meta({ description: 'All users who have one of these roles.' }),
-    all: z.literal(true).optional().meta({ description: 'All users.' }),
+    all: z.boolean().optional().meta({ description: 'Whether to notify all users.' }),
     title: title.optional(),
     message: message.optional(),
     type: type.optional(),
@@ -90,7 +94,7 @@ const SendInput = z
     const issue = (field: string, text: string) => {
       context.addIssue({ code: 'custom', path: [field], message: text });
     };
-    const targets = (['user_ids', 'role_ids', 'all'] as const).filter((target) => given[target] !== undefined);
+    const targets = (['user_ids', 'role_ids', 'all'] as const).filter((target) => given[target]);
     if (targets.length !== 1) issue(targets[1] ?? 'user_ids', 'exactly one of user_ids, role_ids and all is required');
     for (const field of ['title', 'message', 'type'] as const) {
       if (given.template_id !== undefined && given[field] !== undefined) issue(field, 'comes from the template');
@@ -210,7 +214,7 @@ export const notifications = resource(
       summary: 'Send a notification',
       description:
         'Title and message may contain the placeholders {{first_name}}, {{last_name}}, {{name}} and ' +
-        '{{school_name}}, and those in `variables`. Any other placeholder is a 400. A user who may send only ' +
+        '{{school_name}}, and those in `variables`. Any other {{…}} is text. A user who may send only ' +
         'through the roles teacher and student can notify the students of their classes only.',
       body: SendInput,
       answer: z

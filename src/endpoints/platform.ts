@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
 import { subscriptionStatus } from './subscription.ts';
+import { choice } from '../http/leniency.ts';
 import {
   date,
   Deleted,
@@ -204,7 +205,7 @@ export const platform = resource('/platform', 'Platform', 'For operators: school
     summary: 'List schools',
     description:
       '`search` is one text that the name, the subdomain or the contact email contains. Case and accents are ignored. Deleted schools are listed only with status=deleted.',
-    query: page({ status: z.enum(['active', 'suspended', 'deleted']).optional(), plan_id: pathId.optional() }, [
+    query: page({ status: choice(['active', 'suspended', 'deleted']).optional(), plan_id: pathId.optional() }, [
       'created_at',
       'name',
       'subdomain',

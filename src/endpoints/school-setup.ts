@@ -63,8 +63,7 @@ const SchoolInfoInput = z
       .meta({ examples: ['Green Valley School'] }),
     address: optionalText(500),
     phone: optionalText(50),
-    // A form sends an empty field as ''.
-    email: z.union([email, z.literal('').transform(() => null)]).nullish(),
+    email: email.nullish(),
     website: optionalText(300).meta({ examples: ['https://green-valley.example'] }),
     currency: currency.optional(),
     invoice_reminders: formBoolean.meta({
@@ -158,6 +157,7 @@ export const schoolSetup = resource(
       operation: 'school_setup_school_info',
       summary: 'Update the school information',
       body: SchoolInfoInput,
+      isUpdate: true,
       description:
         'The logo is printed on documents, unless it is a WebP. 400 for a PNG or JPEG that is damaged or has more than 4 million pixels.',
       upload: {

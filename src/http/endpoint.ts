@@ -52,6 +52,8 @@ export interface Endpoint {
   extraFields?: Record<string, z.ZodType>;
   /** Answers 201 with a Location. A dry run (`dry_run`) creates nothing and answers 200. */
   isCreate?: boolean;
+  /** The body takes any subset of the fields of an existing record, as that of every PUT does. */
+  isUpdate?: boolean;
   /** The path of the created records, for the Location, if it is not the path of the endpoint. */
   locationBase?: string;
   /** A body field with a password. The operation gets its argon2id hash as `password_hash` instead. */

@@ -129,7 +129,6 @@ const granted: Record<string, string[]> = {
     'refuse_read_only',
     'render',
     'require_match',
-    'require_placeholders',
     'session_end',
     'session_id',
     'session_open',
