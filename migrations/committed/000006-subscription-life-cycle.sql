@@ -1,8 +1,7 @@
 --! Previous: sha1:fe272eb0e37c046b3081a11cb771c7cb778611bc
---! Hash: sha1:8065458121148cbe063ba3b091967efef3a58652
+--! Hash: sha1:0299b8d6905bf890ac5a2874b6455701e9c6e447
 --! Message: subscription life cycle
 
--- The shared migration being written; `npm run school -- commit-migration` moves it to committed/.
 -- The life cycle of a subscription: a grace period after its end, and a trial that operators can start again.
 -- Until now nothing ended a period. Subscriptions whose period has ended get a full month, and ended trials get the
 -- grace period, so that an upgrade of the service cancels nobody.
