@@ -93,7 +93,7 @@ comment on function api.transport_plan is
   'An exception comes first, then the assignment, then the defaults of the route unless they are booked elsewhere.';
 
 -- transport_schedules_list replaces this source by one for the requested range of school days.
-select core.define_record('transport_schedule', p_table => 'route', p_key => 'r.id',
+select core.define_record('transport_schedule', p_table => 'route', p_key => 'r.id', p_key_parts => '{r.id,t.date}',
   p_source => 'api.transport_plan(core.today(), core.today()) t join route r on r.id = t.route_id',
   p_columns => $$
     t.date, extract(isodow from t.date)::integer as day_of_week, r.id as route_id, r.name as route_name,
@@ -117,7 +117,7 @@ select core.define_filter('transport_schedule', 'from_date', 't.date >= :value::
 select core.define_filter('transport_schedule', 'to_date', 't.date <= :value::date');
 select core.define_filter('transport_schedule', 'route_id', 'r.id = :value::bigint');
 select core.define_sort('transport_schedule', 'date', 't.date', 'platform.search_normal(r.name)');
-select core.define_sort('transport_schedule', 'route_name', 'platform.search_normal(r.name)', 'r.id', 't.date');
+select core.define_sort('transport_schedule', 'route_name', 'platform.search_normal(r.name)');
 
 select core.define_record('bus_assignment', p_table => 'bus_assignment', p_key => 'a.id',
   p_source => $$

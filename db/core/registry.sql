@@ -110,6 +110,7 @@ create table core.record (
   name text primary key,
   table_name text not null,
   key text not null,
+  key_parts text[] not null,
   is_single boolean not null,
   columns text not null,
   source text not null,
@@ -128,6 +129,8 @@ comment on table core.record is
   'How a record is selected, searched, filtered and sorted, and which columns a request may write. '
   'List, get, create and update share this definition.';
 comment on column core.record.key is 'The id column with its table alias, which is also the alias of the main table.';
+comment on column core.record.key_parts is
+  'The expressions that every order ends with. More than the key where a key has several rows, for example one a day.';
 comment on column core.record.is_single is
   'True: every school has exactly one, without an id in the path. Its key is 1.';
 comment on column core.record.columns is 'The select list of a row.';
@@ -142,7 +145,8 @@ comment on column core.record.search is
   'one, which an index can use.';
 comment on column core.record.filters is
   '{query parameter: condition with :value}, from p_equals and core.define_filter.';
-comment on column core.record.sorts is '{sort: [expressions]}, from core.define_sort.';
+comment on column core.record.sorts is
+  '{sort: [expressions]}, from core.define_sort. Every other column that a record shows is a sort too.';
 comment on column core.record.unversioned_fields is
   'Fields that change without an edit of the record. They are not part of its version.';
 comment on column core.record.reader is
@@ -156,16 +160,17 @@ create function core.define_record(
   p_name text, p_table text, p_columns text, p_source text, p_key text, p_one_row_per_key boolean default false,
   p_condition text default 'true', p_search text default null, p_equals text[] default '{}',
   p_default_sort text default null, p_default_order text default 'asc', p_writable text[] default '{}',
-  p_unversioned_fields text[] default '{}', p_reader text default null, p_is_single boolean default false
+  p_unversioned_fields text[] default '{}', p_reader text default null, p_is_single boolean default false,
+  p_key_parts text[] default null
 ) returns void language plpgsql as $define$
 declare
   v_column text;
 begin
-  insert into core.record (name, table_name, key, is_single, columns, source, one_row_per_key, condition, search,
-      default_sort, default_order, writable, unversioned_fields, reader)
-    values (p_name, p_table, p_key, p_is_single, p_columns, p_source, p_one_row_per_key, p_condition, p_search,
-      p_default_sort, p_default_order, p_writable, p_unversioned_fields || '{updated_at}',
-      coalesce(p_reader, p_name || '_record'));
+  insert into core.record (name, table_name, key, key_parts, is_single, columns, source, one_row_per_key, condition,
+      search, default_sort, default_order, writable, unversioned_fields, reader)
+    values (p_name, p_table, p_key, coalesce(p_key_parts, array[p_key]), p_is_single, p_columns, p_source,
+      p_one_row_per_key, p_condition, p_search, p_default_sort, p_default_order, p_writable,
+      p_unversioned_fields || '{updated_at}', coalesce(p_reader, p_name || '_record'));
   foreach v_column in array p_equals loop
     if v_column not like '%.%' then
       v_column := split_part(p_key, '.', 1) || '.' || v_column;
@@ -211,7 +216,8 @@ begin
   end if;
 end $define$;
 comment on function core.define_sort is
-  'Adds a sort to a record: the order by expressions in ascending order. One that can be null ends in «nulls last».';
+  'Adds a sort to a record, if it is not simply a shown column: the order by expressions in ascending order. One that '
+  'can be null ends in «nulls last».';
 
 -- Generates the functions of a resource that need nothing but the definition of its record. Each parameter after
 -- p_record is the comment of the function with that verb; without it, the resource has to write the function itself.

@@ -77,7 +77,7 @@ export const academics = resource(
       operation: 'academics_years_list',
       summary: 'List academic years',
       description: 'Latest first. `search` matches the name.',
-      query: page({}, ['name', 'start_date', 'created_at']),
+      query: page({}, AcademicYear),
       answer: AcademicYear,
       isPage: true,
     },

@@ -153,7 +153,7 @@ export const invoices = resource(
             due_from: date.optional(),
             due_to: date.optional(),
           },
-          ['created_at', 'issued_at', 'invoice_number', 'due_date', 'total', 'balance', 'student_name'],
+          Invoice,
         ),
       ),
       answer: Invoice,

@@ -112,7 +112,7 @@ const filters = {
   kind: z.enum(['student_fee', 'invoice']).optional(),
   payment_method: paymentMethod.optional(),
 };
-const listQuery = days(page(filters, ['payment_date', 'amount', 'receipt_number', 'student_name']));
+const listQuery = days(page(filters, Payment));
 
 export const feePayments = resource('/fees/payments', 'Fee payments', 'Payments of student fees and of invoices.', {
   'GET /': {

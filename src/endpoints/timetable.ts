@@ -454,7 +454,7 @@ export const timetable = resource(
               override: { type: 'integer', minimum: 1, maximum: 7 },
             }),
         },
-        ['day_of_week', 'class_name', 'subject_name', 'teacher_name'],
+        Slot,
       ),
       answer: Slot,
       isPage: true,

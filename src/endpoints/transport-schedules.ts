@@ -110,10 +110,10 @@ export const transportSchedules = resource(
       description:
         'One entry per route and school day. Give `date`, or `from_date` and `to_date` (at most 100 days); with only one of the two, the list covers one week, and without any date the week from today. `search` matches the route. A student sees only the route in which they are enrolled.',
       query: days(
-        page({ date: date.optional(), from_date: date.optional(), to_date: date.optional(), ...resourceFilters }, [
-          'date',
-          'route_name',
-        ]),
+        page(
+          { date: date.optional(), from_date: date.optional(), to_date: date.optional(), ...resourceFilters },
+          ScheduledRoute,
+        ),
         100,
       ),
       answer: ScheduledRoute,
@@ -124,10 +124,10 @@ export const transportSchedules = resource(
       summary: 'List exceptions',
       description: '`search` matches route, bus, driver and reason.',
       query: days(
-        page({ ...resourceFilters, kind: kind.optional(), from_date: date.optional(), to_date: date.optional() }, [
-          'date',
-          'created_at',
-        ]),
+        page(
+          { ...resourceFilters, kind: kind.optional(), from_date: date.optional(), to_date: date.optional() },
+          Exception,
+        ),
         3660,
       ),
       answer: Exception,
@@ -218,7 +218,7 @@ export const transportAssignments = resource(
           staff_id: pathId.optional(),
           date: date.optional().meta({ description: 'Assignments that cover this day.' }),
         },
-        ['starts_on', 'ends_on', 'route_name'],
+        Assignment,
       ),
       answer: Assignment,
       isPage: true,

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { pathParameters, type Endpoint } from './endpoint.ts';
 import { ApiError, type ErrorDetail } from '../domain/errors.ts';
+import { suggestion } from './nearest.ts';
 
 /** Maximum number of errors per response, so that a small request cannot produce a large response. */
 const maxDetails = 20;
@@ -66,7 +67,11 @@ function messageFor(issue: z.core.$ZodRawIssue): string {
 z.config({ customError: messageFor });
 
 /** Converts the issues of zod to the details of the error envelope: one per field, with a dotted path. */
-export function details(error: z.ZodError, maxCount = Infinity): ErrorDetail[] {
+export function details(
+  error: z.ZodError,
+  maxCount = Infinity,
+  unknownMessage: (key: string) => string = () => 'is not a known field',
+): ErrorDetail[] {
   const first = new Map<string, string>();
   for (const issue of error.issues) {
     const isUnknown = issue.code === 'unrecognized_keys';
@@ -74,7 +79,7 @@ export function details(error: z.ZodError, maxCount = Infinity): ErrorDetail[] {
     for (const path of paths) {
       if (first.size >= maxCount) break;
       const dotted = path.map(String).join('.');
-      if (!first.has(dotted)) first.set(dotted, isUnknown ? 'is not a known field' : issue.message);
+      if (!first.has(dotted)) first.set(dotted, isUnknown ? unknownMessage(String(path.at(-1))) : issue.message);
     }
     if (first.size >= maxCount) break;
   }
@@ -82,10 +87,10 @@ export function details(error: z.ZodError, maxCount = Infinity): ErrorDetail[] {
 }
 
 /** Validates one part of a request. @throws ApiError validation_error with one detail per invalid field */
-function parse<T>(schema: z.ZodType<T>, value: unknown): T {
+function parse<T>(schema: z.ZodType<T>, value: unknown, unknownMessage?: (key: string) => string): T {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
-  const faults = details(parsed.error, maxDetails);
+  const faults = details(parsed.error, maxDetails, unknownMessage);
   const first = faults[0];
   const rest = faults.length > 1 ? ` (and ${String(faults.length - 1)} more)` : '';
   throw new ApiError(
@@ -94,6 +99,19 @@ function parse<T>(schema: z.ZodType<T>, value: unknown): T {
     {
       details: faults,
     },
+  );
+}
+
+/**
+ * Validates a query. Empty parameters count as absent, because forms send them for empty inputs. `_` is ignored:
+ * clients send it to bypass caches.
+ */
+function parseQuery(schema: z.ZodObject, value: unknown): Record<string, unknown> {
+  const given = Object.entries(value as object).filter(([name, text]) => name !== '_' && text !== '');
+  return parse(
+    schema,
+    Object.fromEntries(given),
+    (name) => `is not a known parameter${suggestion(name, Object.keys(schema.shape))}`,
   );
 }
 
@@ -130,6 +148,6 @@ export function validator(endpoint: Endpoint, method: string, path: string) {
       if (own && Object.keys(own).length > 0) given = { read_only: own };
       input = other;
     }
-    return { ...parse(query, request.query), ...parseBody(input), ...given, ...parse(params, request.params) };
+    return { ...parseQuery(query, request.query), ...parseBody(input), ...given, ...parse(params, request.params) };
   };
 }

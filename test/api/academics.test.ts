@@ -316,7 +316,7 @@ describe('the list of academic years', () => {
     expect(pagination.totalItems).toBe(expected.length);
   });
 
-  test.each(['sort=end_date', 'is_current=true'])('%s is a 400', async (query) => {
+  test.each(['sort=ends', 'is_current=true'])('%s is a 400', async (query) => {
     expect((await school.admin.get(`/api/academics/years?${query}`, 400)).error).toBe('validation_error');
   });
 });

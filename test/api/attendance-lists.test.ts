@@ -130,7 +130,7 @@ describe('the list of a class', () => {
     ['from_date=2026-01-01&to_date=2027-01-02', 'to_date'],
     ['from_date=2026-01-02&to_date=2026-01-01', 'to_date'],
     ['date=yesterday', 'date'],
-    ['sort=id', 'sort'],
+    ['sort=ids', 'sort'],
     ['status=excused', 'status'],
   ])('%s is a 400 that names the parameter', async (query, parameter) => {
     expect((await school.admin.get(`${path}/class/1?${query}`, 400)).details.map((detail) => detail.path)).toEqual([

@@ -620,7 +620,7 @@ describe('the list', () => {
   });
 
   test.each([
-    'sort=status',
+    'sort=items',
     'status=late',
     'student_id=x',
     'from_date=yesterday',
