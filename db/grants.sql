@@ -34,9 +34,8 @@ declare
   v_shared text[] := '{
     tenant_id,user_id,session_id,teacher_id,student_id,permissions,has_permission,has_permission_for_all,time_zone,
     day_at_school,day_begins,today,fail,refuse_field,diff,enqueue,enqueue_all,enabled_features,record_page,
-    json_page,
-    search_patterns,sort_key,record_page_query,record_where,record_export_page,record_order_by,record_insert,
-    record_update,record_delete,
+    json_page,deleted_record,search_patterns,sort_key,record_page_query,record_where,record_export_page,
+    record_order_by,record_insert,record_update,record_delete,
     record_lock,set_row_scope,file_content,earlier_answer,require_match,version_of,refuse_read_only,
     refuse_deleted_reference,effective_rights,lock_rights,refresh_rights,session_set_rights,session_open,
     session_rotate,session_end,sessions_revoke,token_use,tokens_void,token_is_recent,login_attempt,login_succeeded,

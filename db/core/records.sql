@@ -13,7 +13,11 @@ comment on function core.search_patterns is 'LIKE patterns, one for each of the 
 create function core.record_where(p_record core.record, p jsonb) returns text language sql stable
   return (
     select string_agg(condition, ' and ') from (
-      select '(' || p_record.condition || ')' as condition
+      select format('(%s)', case when p ->> 'is_deleted' = 'true' then p_record.deleted_condition
+        else p_record.condition end) as condition
+      union all
+      select format('not (%s)', p_record.ended)
+        where p_record.ended is not null and p ->> 'status' is null and p ->> 'include_ended' is distinct from 'true'
       union all
       select '(' || replace(f.value, ':value', quote_literal(p ->> f.key)) || ')'
         from jsonb_each_text(p_record.filters) f where p ->> f.key is not null
@@ -175,20 +179,36 @@ end $$;
 comment on function core.record_export_page is
   'One page of the export of a record as {rows: [[cell, ...], ...], next, date}.';
 
-create function core.record_lock(p_record text, p_id bigint) returns void language plpgsql as $$
+create function core.record_lock(p_record text, p_id bigint, p_with_deleted boolean default false) returns void
+  language plpgsql as $$
 declare
   v_record core.record;
   v_found boolean;
 begin
   select * into strict v_record from core.record where name = p_record;
   execute format('select true from %I %I where %s = $1 and (%s) for no key update',
-      v_record.table_name, split_part(v_record.key, '.', 1), v_record.key, v_record.condition)
+      v_record.table_name, split_part(v_record.key, '.', 1), v_record.key,
+      case when p_with_deleted then concat_ws(' or ', v_record.condition, v_record.deleted_condition)
+        else v_record.condition end)
     into v_found using p_id;
   if v_found is null then
     perform core.fail('not_found', format('There is no %s %s.', replace(p_record, '_', ' '), p_id));
   end if;
 end $$;
 comment on function core.record_lock is 'Locks a record until the end of the transaction, or raises not_found.';
+
+create function core.deleted_record(p_record text, p_id bigint) returns json language plpgsql stable as $$
+declare
+  v_record core.record;
+  v_answer json;
+begin
+  select * into strict v_record from core.record where name = p_record;
+  execute format('select row_to_json(record) from (select %s from %s where (%s) and %s = $1) record',
+      v_record.columns, v_record.source, v_record.deleted_condition, v_record.key)
+    into v_answer using p_id;
+  return v_answer;
+end $$;
+comment on function core.deleted_record is 'A soft-deleted record as json, or null.';
 
 create function core.record_insert(p_record text, p jsonb) returns bigint language plpgsql as $$
 declare

@@ -33,6 +33,7 @@ create table core.operation (
     check (access in ('public', 'token', 'feed', 'refresh', 'any', 'tenant', 'platform', 'analyst')),
   permission text references core.permission (name) on delete restrict,
   allows_own_rows boolean not null,
+  open_to text constraint operation_open_to_check check (open_to in ('staff', 'everyone')),
   role text,
   feature text,
   needs_setup boolean not null,
@@ -55,6 +56,9 @@ comment on column core.operation.permission is
   'The permission that the user needs. Null when the operation shows only harmless data or the user''s own.';
 comment on column core.operation.allows_own_rows is
   'True: a student or a teacher without the permission may run it too, limited to their own rows.';
+comment on column core.operation.open_to is
+  'Who may run it without the permission. staff: users with a role other than student, with the scope of the whole '
+  'school; everyone: all users of the school, with the scope of their own rows. The function may answer them less.';
 comment on column core.operation.role is 'The role that the user needs.';
 comment on column core.operation.writes is
   'Whether the function is volatile. If not, core.call makes the transaction read-only. Set by db/finish.sql.';
@@ -77,7 +81,8 @@ create function core.define_operation(
   p_name text, p_access text default 'tenant', p_permission text default null, p_allows_own_rows boolean default false,
   p_role text default null, p_feature text default null, p_needs_setup boolean default false,
   p_needs_subscription boolean default false, p_idempotent boolean default false, p_record text default null,
-  p_lock_first text default null, p_content text default null, p_errors text[] default '{}'
+  p_lock_first text default null, p_content text default null, p_errors text[] default '{}',
+  p_open_to text default null
 ) returns void language plpgsql as $define$
 declare
   v_unknown text := (
@@ -91,10 +96,10 @@ begin
   elsif p_role not in (select name from core.default_role) then
     raise exception 'The operation % needs the role %, which db/seed/permissions.sql does not define.', p_name, p_role;
   end if;
-  insert into core.operation (name, access, permission, allows_own_rows, role, feature, needs_setup, needs_subscription,
-      idempotent, record, lock_first, content, errors)
-    values (p_name, p_access, p_permission, p_allows_own_rows, p_role, p_feature, p_needs_setup, p_needs_subscription,
-      p_idempotent, p_record, p_lock_first, p_content, p_errors);
+  insert into core.operation (name, access, permission, allows_own_rows, open_to, role, feature, needs_setup,
+      needs_subscription, idempotent, record, lock_first, content, errors)
+    values (p_name, p_access, p_permission, p_allows_own_rows, p_open_to, p_role, p_feature, p_needs_setup,
+      p_needs_subscription, p_idempotent, p_record, p_lock_first, p_content, p_errors);
 end $define$;
 comment on function core.define_operation is 'Defines an operation: who may run it and which errors it can answer.';
 
@@ -116,6 +121,8 @@ create table core.record (
   source text not null,
   one_row_per_key boolean not null,
   condition text not null,
+  deleted_condition text,
+  ended text,
   search text,
   filters jsonb not null default '{}',
   sorts jsonb not null default '{}',
@@ -139,6 +146,10 @@ comment on column core.record.one_row_per_key is
   'True: no join adds rows, so the source has one row per key. A list then finds the keys of the page first.';
 comment on column core.record.condition is
   'The where clause that every row meets. It uses only the main table, because updates run it without the joins.';
+comment on column core.record.deleted_condition is
+  'The condition of soft-deleted rows, if they can be listed and restored: it replaces the other one for is_deleted.';
+comment on column core.record.ended is
+  'The condition of rows that a list leaves out unless the request has a status or include_ended.';
 comment on column core.record.search is
   'The text expression that must contain every word of the search. Or a condition, when the words are in tables that '
   'are faster to search separately: :pattern for one word; or :patterns for all words, with :pattern for the longest '
@@ -161,16 +172,16 @@ create function core.define_record(
   p_condition text default 'true', p_search text default null, p_equals text[] default '{}',
   p_default_sort text default null, p_default_order text default 'asc', p_writable text[] default '{}',
   p_unversioned_fields text[] default '{}', p_reader text default null, p_is_single boolean default false,
-  p_key_parts text[] default null
+  p_key_parts text[] default null, p_deleted_condition text default null, p_ended text default null
 ) returns void language plpgsql as $define$
 declare
   v_column text;
 begin
   insert into core.record (name, table_name, key, key_parts, is_single, columns, source, one_row_per_key, condition,
-      search, default_sort, default_order, writable, unversioned_fields, reader)
+      deleted_condition, ended, search, default_sort, default_order, writable, unversioned_fields, reader)
     values (p_name, p_table, p_key, coalesce(p_key_parts, array[p_key]), p_is_single, p_columns, p_source,
-      p_one_row_per_key, p_condition, p_search, p_default_sort, p_default_order, p_writable,
-      p_unversioned_fields || '{updated_at}', coalesce(p_reader, p_name || '_record'));
+      p_one_row_per_key, p_condition, p_deleted_condition, p_ended, p_search, p_default_sort, p_default_order,
+      p_writable, p_unversioned_fields || '{updated_at}', coalesce(p_reader, p_name || '_record'));
   foreach v_column in array p_equals loop
     if v_column not like '%.%' then
       v_column := split_part(p_key, '.', 1) || '.' || v_column;

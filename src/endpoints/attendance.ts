@@ -192,17 +192,8 @@ export const attendance = resource(
       operation: 'attendance_class',
       summary: 'List the attendance of a class',
       description:
-        'With `date` (by default today), every student who was enrolled or marked in the class on that day, marked or not; `day` tells whether it was a school day. With `from_date` or `to_date`, the marks of that range of at most a year. `search` matches the students.',
-      query: days(
-        page({ date: date.optional(), ...range, status: status.optional() }, AttendanceMark).refine(
-          (query) => !query.date || !(query.from_date ?? query.to_date),
-          {
-            path: ['date'],
-            message: 'cannot be combined with from_date or to_date',
-          },
-        ),
-        maxDays,
-      ),
+        'With `date` (by default today), every student who was enrolled or marked in the class on that day, marked or not; `day` tells whether it was a school day. With `from_date` or `to_date`, the marks of that range of at most a year, or of `date` within it. `search` matches the students.',
+      query: days(page({ date: date.optional(), ...range, status: status.optional() }, AttendanceMark), maxDays),
       answer: AttendanceMark,
       isPage: true,
       extraFields: {

@@ -12,6 +12,7 @@ import {
   text,
   timestamp,
   timestamps,
+  includeEnded,
 } from '../http/schemas.ts';
 
 export const features = ['attendance', 'fees_management', 'timetable', 'transport', 'notifications'] as const;
@@ -167,9 +168,17 @@ export const platform = resource('/platform', 'Platform', 'For operators: school
     operation: 'platform_tenants_list',
     summary: 'List schools',
     description: 'Searches name, subdomain and contact email. Deleted schools are listed only with status=deleted.',
-    query: page({ status: z.enum(['active', 'suspended', 'deleted']).optional(), plan_id: pathId.optional() }, Tenant, {
-      sorts: ['plan', 'total_students'],
-    }),
+    query: page(
+      {
+        status: z.enum(['active', 'suspended', 'deleted']).optional(),
+        include_ended: includeEnded,
+        plan_id: pathId.optional(),
+      },
+      Tenant,
+      {
+        sorts: ['plan', 'total_students'],
+      },
+    ),
     answer: Tenant,
     isPage: true,
   },

@@ -49,7 +49,13 @@ export const StudentInput = z
   .meta({ id: 'StudentInput', description: 'Only `first_name` and `last_name` are required.' });
 
 const StudentChange = z
-  .strictObject(fields)
+  .strictObject({
+    ...fields,
+    deleted_at: z.null('This field is read-only. Only null is allowed, which restores the student.').meta({
+      description:
+        'Null restores a deleted student, without the login. Requires `student.delete`. 409 `conflict` if the admission number is in use now; give another one.',
+    }),
+  })
   .partial()
   .refine(...login.passwordRule)
   .meta({ id: 'StudentChange', description: 'Any subset of the fields of a student. Omitted fields do not change.' });
@@ -241,6 +247,9 @@ export const students = resource(
           academic_year_id: pathId.optional().meta({ description: 'An academic year, current or earlier.' }),
           grade_id: pathId.optional(),
           is_active: flag.optional(),
+          is_deleted: flag
+            .optional()
+            .meta({ description: '`true`: deleted students instead. Requires `student.delete`.' }),
         },
         Student,
       ),
@@ -289,8 +298,9 @@ export const students = resource(
     'DELETE /:id': {
       operation: 'students_delete',
       summary: 'Delete a student',
-      description: 'Soft delete: the history stays. The login is deleted, and the admission number can be used again.',
-      answer: Deleted,
+      description:
+        'Soft delete: the history stays. The login is deleted, and the admission number can be used again. `PUT` with `deleted_at: null` restores the student.',
+      answer: Student,
     },
     'GET /:student_id/documents': {
       operation: 'students_documents_list',

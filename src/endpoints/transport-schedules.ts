@@ -154,12 +154,12 @@ export const transportSchedules = resource(
       operation: 'transport_conflict_check',
       summary: 'Check for conflicts',
       description:
-        'With a bus or driver: the conflicts that `POST /api/transport/bus-assignments` or, with kind `replacement`, `POST /api/transport/schedules/exceptions` would report for these days, for one route (`route_id`) or any. Without a bus or driver: the conflicts in the existing plan of the route or of all routes.',
+        'By default from today for one week; with one of the two dates, the week that begins or ends with it. With a bus or driver: the conflicts that `POST /api/transport/bus-assignments` or, with kind `replacement`, `POST /api/transport/schedules/exceptions` would report for these days, for one route (`route_id`) or any. Without a bus or driver: the conflicts in the existing plan of the route or of all routes.',
       query: days(
         z.strictObject({
           ...resourceFilters,
-          from_date: date,
-          to_date: date,
+          from_date: date.optional(),
+          to_date: date.optional(),
           kind: z.enum(['assignment', 'replacement']).optional().meta({
             description:
               'A replacement cannot use a bus or driver that serves another route. An assignment overrides the defaults of other routes. Defaults to `assignment`.',

@@ -208,6 +208,11 @@ export const timestamps = { created_at: timestamp, updated_at: timestamp };
 /** The response to a delete. */
 export const Deleted = z.object({ id }).meta({ id: 'Deleted', description: 'The deleted record.' });
 
+/** Whether a list without the filter `status` includes records that have ended. */
+export const includeEnded = flag
+  .optional()
+  .meta({ description: '`true`: also records that the list leaves out unless `status` asks for them.' });
+
 /** The fields of a record whose values can be sorted: not lists and objects. */
 function scalarFields(record: z.ZodObject): string[] {
   const isScalar = (schema: z.core.$ZodType): boolean => {

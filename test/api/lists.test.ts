@@ -79,6 +79,31 @@ describe('every list', () => {
   });
 });
 
+test('a new school without an academic year answers every page with 200', async () => {
+  const fresh = await service.school();
+  const pages = endpoints.filter(
+    ({ method, operation, parameters, route }) =>
+      method === 'GET' &&
+      operation.access === 'tenant' &&
+      operation.role === null &&
+      !operation.writes &&
+      // The admin is no teacher.
+      !operation.name.startsWith('teachers_me') &&
+      parameters.length === 0 &&
+      !route.isStream &&
+      !route.bytes,
+  );
+  expect(pages.length).toBeGreaterThan(40);
+  const lines = await findErrors(pages, async (page) => {
+    const { status, text } = await send(service.url, {
+      path: samplePath(document, page, { id: known }),
+      token: fresh.admin.token,
+    });
+    return status === 200 ? undefined : text.slice(0, 200);
+  });
+  expect(lines).toEqual([]);
+});
+
 describe('the order of a list', () => {
   interface Row {
     id: number;

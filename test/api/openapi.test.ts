@@ -465,7 +465,10 @@ describe('a list and its record', () => {
     `select proname as name, prosrc as source, substring(prosrc from 'core\\.record_page\\(''(\\w+)''') as record from pg_proc where pronamespace = 'api'::regnamespace`,
   );
   const records = service.database.query<{ name: string; sorts: string[]; filters: string[]; search: string | null }>(
-    `select name, array(select jsonb_object_keys(sorts)) as sorts, array(select jsonb_object_keys(filters)) as filters, search from core.record order by name`,
+    `select name, array(select jsonb_object_keys(sorts)) as sorts, search,
+       array(select jsonb_object_keys(filters) union all select 'is_deleted' where deleted_condition is not null
+         union all select 'include_ended' where ended is not null) as filters
+     from core.record order by name`,
   );
   const common = ['page', 'pageSize', 'search', 'sort', 'order'];
   const lists = endpoints.filter(({ route }) => route.isPage);

@@ -85,6 +85,7 @@ const granted: Record<string, string[]> = {
     'day_begins',
     'diff',
     'earlier_answer',
+    'deleted_record',
     'effective_rights',
     'enabled_features',
     'enqueue',
