@@ -117,12 +117,12 @@ declare
   v_answer json;
 begin
   select json_build_object(
-      'academic_year', json_build_object(
+      'academic_year', case when y.id is not null then json_build_object(
         'id', y.id,
         'name', y.name,
         'start_date', y.start_date,
         'end_date', y.end_date,
-        'is_current', y.is_current),
+        'is_current', y.is_current) end,
       'term_count', terms.count,
       'terms', terms.list,
       'classes', cardinality(class.ids),
@@ -145,9 +145,12 @@ begin
         select json_build_object(
           'billed', coalesce(sum(case status when 'waived' then paid_amount else amount end), 0),
           'collected', coalesce(sum(paid_amount), 0))
-        from api.bills(null, y.id)) end)
+        from api.bills(null, y.id)
+        where y.id is not null) end)
     into v_answer
-    from academic_year y
+    from (values (true)) always
+    left join academic_year y
+      on case when p ? 'academic_year_id' then y.id = (p ->> 'academic_year_id')::bigint else y.is_current end
     cross join (
       select core.has_whole_school_scope()
         and core.has_permission_for_all('fee.read')
@@ -165,15 +168,14 @@ begin
       from term t
       where t.academic_year_id = y.id
     ) terms
-    where case when p ? 'academic_year_id' then y.id = (p ->> 'academic_year_id')::bigint else y.is_current end;
+    where y.id is not null or not p ? 'academic_year_id';
   if v_answer is null then
-    perform core.fail('not_found', coalesce(
-      'There is no academic year ' || (p ->> 'academic_year_id') || '.',
-      'The school has no current academic year. Create an academic year first.'));
+    perform core.fail('not_found', format('There is no academic year %s.', p ->> 'academic_year_id'));
   end if;
   return v_answer;
 end $$;
 comment on function api.academics_overview is
   'Counts, terms, attendance rate and fees of an academic year: {academic_year_id}, by default the current year. A '
   'teacher gets the figures of the classes that they teach. fees is null unless the user may read the fees of the '
-  'whole school and the school has fees_management. Raises not_found.';
+  'whole school and the school has fees_management. Zeros and no academic_year for a school without a current year. '
+  'Raises not_found for an unknown year.';

@@ -41,6 +41,7 @@ comment on function api.attendance_corrections is
 -- attendance_class replaces the source by api.attendance_sheet. Every mark has a student and a class; the left joins
 -- let the planner skip them when it only counts.
 select core.define_record('attendance', p_table => 'attendance', p_key => 'm.student_id',
+  p_key_parts => '{m.student_id,m.date}',
   p_source => 'attendance m left join student s on s.id = m.student_id left join class c on c.id = m.class_id',
   p_columns => $$
     m.id, m.student_id, s.first_name || ' ' || s.last_name as student_name, s.first_name, s.last_name, s.roll_number,
@@ -55,12 +56,13 @@ select core.define_record('attendance', p_table => 'attendance', p_key => 'm.stu
   p_default_sort => 'date');
 select core.define_filter('attendance', 'from_date', 'm.date >= :value::date');
 select core.define_filter('attendance', 'to_date', 'm.date <= :value::date');
+select core.define_sort('attendance', 'id', 'm.id nulls last');
 select core.define_sort('attendance', 'date',
   'm.date', 'platform.search_normal(s.last_name)', 'platform.search_normal(s.first_name)');
 select core.define_sort('attendance', 'student_name',
-  'platform.search_normal(s.last_name)', 'platform.search_normal(s.first_name)', 'm.student_id', 'm.date');
+  'platform.search_normal(s.last_name)', 'platform.search_normal(s.first_name)');
 select core.define_sort('attendance', 'roll_number',
-  'length(s.roll_number) nulls last', 's.roll_number nulls last', 'm.student_id', 'm.date');
+  'length(s.roll_number) nulls last', 's.roll_number nulls last');
 select core.define_sort('attendance', 'status',
   'm.status nulls last', 'm.date', 'platform.search_normal(s.last_name)', 'platform.search_normal(s.first_name)');
 
@@ -505,7 +507,7 @@ declare
   v_days record;
   -- Students read all their marks, including those of classes that they have left.
   v_scope text := core.widen_scope(coalesce(p_student_id = core.student_id(), false));
-  v_answer json;
+  v_student record;
 begin
   v_days := api.requested_days(p);
   if p ? 'academic_year_id' or not p ?| '{from_date,to_date}' then
@@ -520,12 +522,9 @@ begin
       select core.today() - 365 as first_day, core.today() as last_day into v_days;
     end if;
   end if;
-  select json_build_object(
-      'student_id', s.id,
-      'student_name', s.first_name || ' ' || s.last_name,
-      'from_date', v_days.first_day,
-      'to_date', v_days.last_day,
-      'summary', json_build_object(
+  select s.id,
+      s.first_name || ' ' || s.last_name as name,
+      json_build_object(
         'present', count(a.id) filter (where a.status = 'present'),
         'absent', count(a.id) filter (where a.status = 'absent'),
         'late', count(a.id) filter (where a.status = 'late'),
@@ -533,37 +532,47 @@ begin
         'attendance_rate', api.attendance_rate(
           count(a.id) filter (where a.status = 'present'),
           count(a.id) filter (where a.status = 'late'),
-          count(a.id))),
-      'records', coalesce(json_agg(json_build_object(
-          'id', a.id,
-          'date', a.date,
-          'status', a.status,
-          'class_id', a.class_id,
-          'class_name', api.class_name(c.name, c.section),
-          'marked_by_name', a.marked_by_name,
-          'marked_at', a.marked_at,
-          'corrections', coalesce(
-            (select x.corrections from api.attendance_corrections() x where x.attendance_id = a.id), '[]'))
-        order by a.date) filter (where a.id is not null), '[]'))
-    into v_answer
+          count(a.id))) as summary,
+      core.json_page(
+        coalesce(json_agg(json_build_object(
+            'id', a.id,
+            'date', a.date,
+            'status', a.status,
+            'class_id', a.class_id,
+            'class_name', api.class_name(c.name, c.section),
+            'marked_by_name', a.marked_by_name,
+            'marked_at', a.marked_at,
+            'corrections', coalesce(
+              (select x.corrections from api.attendance_corrections() x where x.attendance_id = a.id), '[]'))
+          order by a.date) filter (where a.id is not null), '[]'),
+        p) as page
+    into v_student
     from student s
     left join attendance a on a.student_id = s.id and a.date between v_days.first_day and v_days.last_day
     left join class c on c.id = a.class_id
     where s.id = p_student_id and s.deleted_at is null
     group by s.id;
   perform core.restore_scope(v_scope);
-  if v_answer is null then
+  if v_student.id is null then
     perform core.fail('not_found', case
       when p_student_id is null then 'Your account is not linked to a student.'
       else format('There is no student %s.', p_student_id)
     end);
   end if;
-  return v_answer;
+  return json_build_object(
+    'data', json_build_object(
+      'student_id', v_student.id,
+      'student_name', v_student.name,
+      'from_date', v_days.first_day,
+      'to_date', v_days.last_day,
+      'summary', v_student.summary,
+      'records', v_student.page -> 'data'),
+    'pagination', v_student.page -> 'pagination');
 end $$;
 comment on function api.student_attendance is
-  'The marks of one student with counts: {academic_year_id, from_date, to_date}, which narrow each other. Without any '
-  'of them, the current academic year, or the last 366 days if no year is current. Raises not_found for an unknown '
-  'student or academic year.';
+  'The marks of one student as pages of `records`, with counts of all of them: {academic_year_id, from_date, to_date}, '
+  'which narrow each other. Without any of them, the current academic year, or the last 366 days if no year is '
+  'current. Raises not_found for an unknown student or academic year.';
 
 create function api.attendance_student(p jsonb) returns json language sql stable as $$
   select api.student_attendance((p ->> 'student_id')::bigint, p);
@@ -597,7 +606,7 @@ begin
         or s.id in (select r.student_id from api.class_roll() r where r.class_id = any (v_class_ids)))) then
     perform core.fail('not_found', format('There is no student %s.', v_student_id));
   end if;
-  return (
+  return core.json_page((
     with total as (
       select date, sum(present) as present, sum(absent) as absent, sum(late) as late
       from (
@@ -629,7 +638,7 @@ begin
     left join holidays h on h.date = d.date
     left join total t on t.date = d.date
     left join attendance a
-      on a.student_id = v_student_id and a.date = d.date and (v_reads_all_marks or a.class_id = any (v_class_ids)));
+      on a.student_id = v_student_id and a.date = d.date and (v_reads_all_marks or a.class_id = any (v_class_ids))), p);
 end $$;
 comment on function api.attendance_calendar_holidays is
   'One row for each day {from_date, to_date}, by default of the current month: whether it is a working day, its '

@@ -1,6 +1,6 @@
 -- /api/dashboard: the key figures of a school.
 
-select core.define_operation('dashboard_get', p_permission => 'dashboard.read');
+select core.define_operation('dashboard_get', p_permission => 'dashboard.read', p_open_to => 'everyone');
 
 create function api.dashboard_get(p jsonb) returns json language plpgsql stable as $$
 declare
@@ -9,12 +9,15 @@ begin
   with request as materialized (
     select
       core.today() as today,
+      s.can_read,
       s.is_whole_school,
       s.is_whole_school
         and core.has_permission_for_all('fee.read')
         and 'fees_management' = any (core.tenant_features()) as can_read_fees,
       s.is_whole_school and core.has_permission_for_all('leave.manage') as can_read_leaves
-    from (select core.has_whole_school_scope() as is_whole_school) s
+    from (
+      select core.has_permission('dashboard.read') as can_read, core.has_whole_school_scope() as is_whole_school
+    ) s
   )
   select json_build_object(
       'academic_year', (
@@ -22,6 +25,7 @@ begin
         from academic_year
         where is_current),
       'total_students', case
+        when not can_read then null
         when is_whole_school then (select students from core.tenant_usage())
         else (
           select count(*)
@@ -29,6 +33,7 @@ begin
           where is_active and deleted_at is null and class_id = any (array(select id from class)))
       end,
       'total_teachers', case
+        when not can_read then null
         when is_whole_school then (select teachers from core.tenant_usage())
         else (
           select count(*)
@@ -44,27 +49,27 @@ begin
                 join academic_year y on y.id = c.academic_year_id
                 where y.is_current))))
       end,
-      'total_classes', (
+      'total_classes', case when can_read then (
         select count(*)
         from class c
         join academic_year y on y.id = c.academic_year_id
-        where y.is_current),
+        where y.is_current) end,
       'attendance_today', (
         select json_build_object(
-          'present', coalesce(sum(present + late), 0),
-          'absent', coalesce(sum(absent), 0),
-          'late', coalesce(sum(late), 0))
+          'present', case when can_read then coalesce(sum(present + late), 0) end,
+          'absent', case when can_read then coalesce(sum(absent), 0) end,
+          'late', case when can_read then coalesce(sum(late), 0) end)
         from attendance_day
         where date = today and (is_whole_school or class_id = any (array(select id from class)))),
-      'fee_summary', case when can_read_fees then json_build_object(
-        'collected_this_month', (
+      'fee_summary', json_build_object(
+        'collected_this_month', case when can_read_fees then (
           select coalesce(sum(amount), 0)
           from payment
           where payment_date >= date_trunc('month', today)::date
-            and payment_date < (date_trunc('month', today) + interval '1 month')::date),
-        'pending',
+            and payment_date < (date_trunc('month', today) + interval '1 month')::date) end,
+        'pending', case when can_read_fees then
           (select coalesce(sum(amount - paid_amount), 0) from student_fee where api.is_open(status))
-          + (select coalesce(sum(amount - paid_amount), 0) from invoice where api.is_open(status))) end,
+          + (select coalesce(sum(amount - paid_amount), 0) from invoice where api.is_open(status)) end),
       'pending_leaves', case when can_read_leaves then (
         select count(*) from teacher_leave where status = 'pending') end,
       'upcoming_holidays', (
@@ -91,5 +96,5 @@ begin
 end $$;
 comment on function api.dashboard_get is
   'Totals, today''s attendance, fees, upcoming holidays and the user''s own notifications. A teacher gets the figures '
-  'of the classes that they teach. fee_summary and pending_leaves are null unless the user may read the fees or manage '
-  'the leaves of the whole school.';
+  'of the classes that they teach. Figures that the user may not see are null: all without dashboard.read, the fees '
+  'and pending_leaves unless the user may read the fees or manage the leaves of the whole school.';

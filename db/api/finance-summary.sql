@@ -68,13 +68,11 @@ begin
     into v_year
     from academic_year
     where case when p ? 'academic_year_id' then id = (p ->> 'academic_year_id')::bigint else is_current end;
-  if not found then
-    perform core.fail('not_found', coalesce(
-      'There is no academic year ' || (p ->> 'academic_year_id') || '.',
-      'There is no current academic year. Give academic_year_id.'));
+  if not found and p ? 'academic_year_id' then
+    perform core.fail('not_found', format('There is no academic year %s.', p ->> 'academic_year_id'));
   end if;
   with totals as materialized (
-    select * from api.finance_totals(v_year.id, v_today)
+    select * from api.finance_totals(v_year.id, v_today) where v_year.id is not null
   )
   select json_build_object(
       'academic_year_id', v_year.id, 'academic_year_name', v_year.name, 'currency', api.currency(),
@@ -114,4 +112,5 @@ begin
 end $$;
 comment on function api.finance_summary is
   'The totals of an academic year, by default the current one: {academic_year_id}. In all, by class at billing, by '
-  'component and by source. Raises not_found without the year, forbidden for users who may not see the whole school.';
+  'component and by source. Zeros for a school without a current year. Raises not_found for an unknown year, '
+  'forbidden for users who may not see the whole school.';

@@ -47,6 +47,7 @@ select core.define_record('invoice', p_table => 'invoice', p_key => 'i.id', p_on
       select n.id from invoice n join student o on o.id = n.student_id
       where cardinality(:patterns::text[]) > 1 and n.invoice_number like any (upper(:patterns)::text[])
         and o.search_text || ' ' || lower(n.invoice_number) like all (:patterns))))$$,
+  p_ended => 'i.voided_at is not null',
   p_equals => '{student_id,class_id}',
   p_default_sort => 'created_at', p_default_order => 'desc',
   p_writable => '{due_date,notes}',
@@ -71,8 +72,9 @@ select core.define_sort('invoice', 'student_name',
 
 select core.define_functions('invoices', 'invoice',
   p_list =>
-    'Invoices, latest first. Searches number and student. Filters: student_id, class_id (at billing), status, '
-    'only_open, from_date and to_date (of issue), due_from, due_to. A student sees only their own.',
+    'Invoices, latest first, void ones only with a status or include_ended. Searches number and student. Filters: '
+    'student_id, class_id (at billing), status, only_open, from_date and to_date (of issue), due_from, due_to. A '
+    'student sees only their own.',
   p_get => 'One invoice with its payments. Raises not_found.');
 
 create function api.invoice_payments(p_id bigint) returns json language sql stable as $$
@@ -174,6 +176,8 @@ declare
 begin
   if v_invoice ->> 'issued_at' is null then
     delete from invoice where id = v_id;
+  elsif v_invoice ->> 'voided_at' is not null then
+    perform core.fail('not_found', format('There is no invoice %s. It was voided.', v_id));
   else
     perform api.require_changeable_invoice(v_invoice);
     update invoice set voided_at = now(), void_reason = 'Deleted' where id = v_id;
@@ -181,8 +185,8 @@ begin
   return json_build_object('id', v_id);
 end $$;
 comment on function api.invoices_delete is
-  'Deletes a draft. Voids an issued invoice instead, because its number must not disappear. Raises invalid_state for a '
-  'void invoice or one with payments.';
+  'Deletes a draft. Voids an issued invoice instead, because its number must not disappear. Raises not_found for a '
+  'void invoice, invalid_state for one with payments.';
 
 create function api.invoices_issue(p jsonb) returns json language plpgsql as $$
 declare

@@ -1,7 +1,7 @@
 -- /api/notifications/templates: texts for messages that users send. A template with the name of an event replaces the
 -- texts of that event.
 
-select core.define_operation('notification_templates_list', p_permission => 'notification.send',
+select core.define_operation('notification_templates_list', p_permission => 'notification.send', p_open_to => 'staff',
   p_feature => 'notifications');
 select core.define_operation('notification_templates_get', p_permission => 'notification.send',
   p_feature => 'notifications', p_record => 'notification_template');

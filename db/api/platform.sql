@@ -47,13 +47,11 @@ select core.define_record('tenant', p_table => 'tenant', p_key => 't.id',
       or position(:phrase in t.subdomain) > 0
       or position(:phrase in platform.search_normal(t.contact_email)) > 0)
   $$,
-  p_equals => '{plan_id}',
+  p_ended => $$t.status = 'deleted'$$,
+  p_equals => '{plan_id,status}',
   p_default_sort => 'created_at', p_default_order => 'desc',
   p_writable => '{name,subdomain,contact_email,plan_id,trial_ends_at,feature_flags,time_zone,is_impersonation_allowed}',
   p_unversioned_fields => '{stats,recent_audit_logs}', p_reader => 'tenant_detail');
-select core.define_filter('tenant', 'status', $$
-  case when :value = 'present' then t.status <> 'deleted' else t.status = :value end
-$$);
 select core.define_sort('tenant', 'name', 'platform.search_normal(t.name)');
 select core.define_sort('tenant', 'subdomain', 't.subdomain');
 select core.define_sort('tenant', 'status', 't.status');
@@ -147,7 +145,7 @@ comment on function api.platform_overview is
   'Totals, sign-ups of this month and of the last twelve months, the latest audit entries.';
 
 create function api.platform_tenants_list(p jsonb) returns json language sql stable as $$
-  select core.record_page('tenant', '{"status": "present"}' || p);
+  select core.record_page('tenant', p);
 $$;
 comment on function api.platform_tenants_list is
   'Schools whose name, subdomain or contact email contains the search as one text. Deleted ones only with '

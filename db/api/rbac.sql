@@ -156,14 +156,14 @@ comment on function api.rbac_roles_delete is
   'Deletes a role. Raises forbidden for a system role, in_use if users have the role.';
 
 create function api.rbac_permissions_list(p jsonb) returns json language sql stable as $$
-  select json_agg(json_build_object('id', id, 'name', name, 'description', description) order by id)
+  select core.json_page(json_agg(json_build_object('id', id, 'name', name, 'description', description) order by id), p)
   from core.permission;
 $$;
-comment on function api.rbac_permissions_list is 'The permission catalog: [{id, name, description}].';
+comment on function api.rbac_permissions_list is 'The permission catalog: {id, name, description}.';
 
-create function api.rbac_user_roles_list(p jsonb) returns json language plpgsql stable as $$
+create function api.roles_of_user(p_user_id bigint) returns json language plpgsql stable as $$
 begin
-  perform api.user_record((p ->> 'user_id')::bigint);
+  perform api.user_record(p_user_id);
   return (
     select coalesce(
       json_agg(
@@ -172,16 +172,22 @@ begin
       '[]')
     from user_role ur
     join role r on r.id = ur.role_id
-    where ur.user_id = (p ->> 'user_id')::bigint
+    where ur.user_id = p_user_id
   );
 end $$;
-comment on function api.rbac_user_roles_list is 'The roles of a user. Raises not_found.';
+comment on function api.roles_of_user is 'The roles of a user by name: [{id, name, description, is_system}]. Raises '
+  'not_found.';
+
+create function api.rbac_user_roles_list(p jsonb) returns json language sql stable as $$
+  select core.json_page(api.roles_of_user((p ->> 'user_id')::bigint), p);
+$$;
+comment on function api.rbac_user_roles_list is 'The roles of a user by name. Raises not_found.';
 
 create function api.rbac_user_roles_add(p jsonb) returns json language plpgsql as $$
 begin
   perform core.record_lock('user', (p ->> 'user_id')::bigint);
   perform api.user_roles_change((p ->> 'user_id')::bigint, p_add => (p ->> 'role_id')::bigint);
-  return api.rbac_user_roles_list(p);
+  return api.roles_of_user((p ->> 'user_id')::bigint);
 end $$;
 comment on function api.rbac_user_roles_add is
   '{user_id, role_id}: adds a role to a user, and returns the roles of the user. Does nothing if the user already has '
@@ -196,7 +202,7 @@ begin
     perform core.fail('not_found', 'This user does not have this role.');
   end if;
   perform api.user_roles_change((p ->> 'user_id')::bigint, p_remove => (p ->> 'role_id')::bigint);
-  return api.rbac_user_roles_list(p);
+  return api.roles_of_user((p ->> 'user_id')::bigint);
 end $$;
 comment on function api.rbac_user_roles_remove is
   '{user_id, role_id}: removes a role from a user, and returns the roles of the user. Raises not_found if the user '

@@ -12,7 +12,7 @@ select core.define_operation('students_delete', p_permission => 'student.delete'
 select core.define_operation('students_me_dashboard', p_role => 'student', p_errors => '{not_found}');
 select core.define_operation('students_promote', p_permission => 'student.update', p_idempotent => true,
   p_errors => '{conflict,invalid_reference}');
-select core.define_operation('students_promotion_preview', p_permission => 'student.read',
+select core.define_operation('students_promotion_preview', p_permission => 'student.read', p_open_to => 'staff',
   p_errors => '{invalid_reference}');
 select core.define_operation('students_documents_list', p_permission => 'student.read', p_allows_own_rows => true);
 select core.define_operation('students_documents_get', p_permission => 'student.read', p_allows_own_rows => true,
@@ -36,7 +36,7 @@ select core.define_record('student', p_table => 'student', p_key => 's.id', p_on
     s.parent_name, s.parent_phone, s.parent_email, s.address, s.is_active, s.user_id, s.deleted_at, s.created_at,
     s.updated_at
   $$,
-  p_condition => 's.deleted_at is null',
+  p_condition => 's.deleted_at is null', p_deleted_condition => 's.deleted_at is not null',
   p_search => 's.search_text',
   p_equals => '{grade_id,is_active}',
   p_default_sort => 'last_name',
@@ -80,10 +80,26 @@ select core.define_sort('student_document', 'created_at', 'd.created_at');
 select core.define_sort('student_document', 'name', 'platform.search_normal(f.name)');
 
 select core.define_functions('students', 'student',
-  p_list =>
-    'Students by last name. Searches name, admission number, roll number, email and parent. Filters: class_id and '
-    'academic_year_id (current and completed enrollments), grade_id, is_active.',
   p_get => 'One student. Raises not_found, also for a deleted student.');
+
+create function api.require_student_delete() returns void language plpgsql stable as $$
+begin
+  if not core.has_permission('student.delete') then
+    perform core.fail('forbidden', 'Deleted students need the permission student.delete.');
+  end if;
+end $$;
+comment on function api.require_student_delete is
+  'Raises forbidden unless the user may see and restore deleted students.';
+
+create function api.students_list(p jsonb) returns json language plpgsql stable as $$
+begin
+  perform api.require_student_delete() where p ->> 'is_deleted' = 'true';
+  return core.record_page('student', p);
+end $$;
+comment on function api.students_list is
+  'Students by last name. Searches name, admission number, roll number, email and parent. Filters: class_id and '
+  'academic_year_id (current and completed enrollments), grade_id, is_active. Deleted students instead with '
+  'is_deleted; raises forbidden for users without student.delete.';
 
 create function api.next_admission_number() returns text language plpgsql as $$
 declare
@@ -126,13 +142,23 @@ comment on function api.students_create is
 
 create function api.students_update(p jsonb) returns json language plpgsql as $$
 declare
-  v_id bigint := api.person_save('student', p);
+  v_id bigint := (p ->> 'id')::bigint;
 begin
+  if p ? 'deleted_at' and core.deleted_record('student', v_id) is not null then
+    perform api.require_student_delete();
+    -- A new number comes with the restoration, because the old one may be taken.
+    update student
+      set deleted_at = null, admission_number = coalesce(p ->> 'admission_number', admission_number)
+      where id = v_id;
+    perform core.enforce_plan_limits();
+  end if;
+  perform api.person_save('student', p);
   return api.student_record(v_id);
 end $$;
 comment on function api.students_update is
-  'Updates a student. create_user_account creates a login for a student who has none. Raises the errors of '
-  'students_create; conflict also if the student already has a login.';
+  'Updates a student. create_user_account creates a login for a student who has none. deleted_at null restores a '
+  'deleted student, with the class but without the login. Raises the errors of students_create; conflict also if the '
+  'student already has a login; forbidden for restoring without student.delete.';
 
 create function api.students_delete(p jsonb) returns json language plpgsql as $$
 declare
@@ -144,10 +170,11 @@ begin
   end if;
   update student set deleted_at = now() where id = v_id;
   perform core.enforce_plan_limits();
-  return json_build_object('id', v_id);
+  return core.deleted_record('student', v_id);
 end $$;
 comment on function api.students_delete is
-  'Soft-deletes a student and deletes the login. The history stays; the admission number can be used again.';
+  'Soft-deletes a student and deletes the login. The history stays; the admission number can be used again. Answers '
+  'the deleted student.';
 
 create function api.student_attendance_summary(p_student_id bigint) returns json language plpgsql stable as $$
 begin

@@ -21,7 +21,7 @@ select core.define_operation('timetable_slots_delete', p_permission => 'timetabl
   p_record => 'timetable_slot', p_lock_first => 'timetable_config');
 select core.define_operation('timetable_slots_move', p_permission => 'timetable.manage', p_feature => 'timetable',
   p_record => 'timetable_slot', p_lock_first => 'timetable_config', p_errors => '{conflict,schedule_conflict}');
-select core.define_operation('timetable_check_conflicts', p_permission => 'timetable.manage',
+select core.define_operation('timetable_check_conflicts', p_permission => 'timetable.manage', p_open_to => 'staff',
   p_feature => 'timetable', p_errors => '{invalid_reference}');
 -- The search for a timetable runs between two calls: timetable_generate starts it, and only its handler calls the other
 -- three. Renewing and ending are public because they must work after the session has ended; the secret run token of the

@@ -9,7 +9,7 @@ select core.define_operation('transport_enroll_create', p_permission => 'transpo
 select core.define_operation('transport_enroll_get', p_permission => 'transport.read', p_allows_own_rows => true,
   p_feature => 'transport', p_record => 'transport_enrollment');
 select core.define_operation('transport_enroll_cancel', p_permission => 'transport.manage', p_feature => 'transport',
-  p_record => 'transport_enrollment', p_errors => '{invalid_state}');
+  p_record => 'transport_enrollment');
 
 -- The condition repeats the row scope of students because record_lock reads the table without the joins.
 select core.define_record('transport_enrollment', p_table => 'transport_enrollment', p_key => 'e.id',
@@ -32,6 +32,7 @@ select core.define_record('transport_enrollment', p_table => 'transport_enrollme
       or exists (select from student reached where reached.id = e.student_id)
   $$,
   p_search => 's.search_text',
+  p_ended => $$e.status = 'cancelled'$$,
   p_equals => '{route_id,student_id,stop_id,s.class_id,status,enrollment_type}',
   p_default_sort => 'created_at', p_default_order => 'desc',
   p_unversioned_fields => '{bus_id,bus_registration_number,driver_name,driver_phone}');
@@ -44,8 +45,8 @@ select core.define_sort('transport_enrollment', 'stop',
 
 select core.define_functions('transport_enrollments', 'transport_enrollment',
   p_list =>
-    'Enrollments, latest first, cancelled ones included. Searches the student. Filters: route_id, student_id, '
-    'stop_id, class_id (current), status, enrollment_type.');
+    'Enrollments, latest first, cancelled ones only with a status or include_ended. Searches the student. Filters: '
+    'route_id, student_id, stop_id, class_id (current), status, enrollment_type.');
 select core.define_functions('transport_enroll', 'transport_enrollment',
   p_get => 'One enrollment. Raises not_found.');
 
@@ -98,8 +99,11 @@ begin
   update transport_enrollment
     set status = 'cancelled', cancelled_at = now(), cancelled_by = core.user_id(), cancel_reason = p ->> 'reason',
       cancelled_by_name = api.user_name()
-    where id = v_id;
+    where id = v_id and status = 'active';
+  if not found then
+    perform core.fail('not_found', format('There is no transport enrollment %s. It was cancelled.', v_id));
+  end if;
   return json_build_object('id', v_id);
 end $$;
 comment on function api.transport_enroll_cancel is
-  'Cancels an enrollment: {reason}. Raises invalid_state if it is already cancelled.';
+  'Cancels an enrollment: {reason}. Raises not_found if it is already cancelled.';

@@ -93,7 +93,7 @@ comment on function api.transport_plan is
   'An exception comes first, then the assignment, then the defaults of the route unless they are booked elsewhere.';
 
 -- transport_schedules_list replaces this source by one for the requested range of school days.
-select core.define_record('transport_schedule', p_table => 'route', p_key => 'r.id',
+select core.define_record('transport_schedule', p_table => 'route', p_key => 'r.id', p_key_parts => '{r.id,t.date}',
   p_source => 'api.transport_plan(core.today(), core.today()) t join route r on r.id = t.route_id',
   p_columns => $$
     t.date, extract(isodow from t.date)::integer as day_of_week, r.id as route_id, r.name as route_name,
@@ -117,7 +117,7 @@ select core.define_filter('transport_schedule', 'from_date', 't.date >= :value::
 select core.define_filter('transport_schedule', 'to_date', 't.date <= :value::date');
 select core.define_filter('transport_schedule', 'route_id', 'r.id = :value::bigint');
 select core.define_sort('transport_schedule', 'date', 't.date', 'platform.search_normal(r.name)');
-select core.define_sort('transport_schedule', 'route_name', 'platform.search_normal(r.name)', 'r.id', 't.date');
+select core.define_sort('transport_schedule', 'route_name', 'platform.search_normal(r.name)');
 
 select core.define_record('bus_assignment', p_table => 'bus_assignment', p_key => 'a.id',
   p_source => $$
@@ -172,15 +172,19 @@ select core.define_functions('transport_assignments', 'bus_assignment',
     'staff_id, date.',
   p_get => 'One assignment. Raises not_found.');
 
+create function api.requested_week(p jsonb, out first_day date, out last_day date) language sql stable as $$
+  select
+    coalesce(requested.date, requested.from_date, requested.to_date - 6, core.today()),
+    coalesce(requested.date, requested.to_date, requested.from_date + 6, core.today() + 6)
+  from jsonb_to_record(p) requested (date date, from_date date, to_date date);
+$$;
+comment on function api.requested_week is
+  'The days of a request: {date}, {from_date, to_date}, one week for one of the two, or the week from today.';
+
 create function api.transport_schedules_list(p jsonb) returns json language plpgsql stable as $$
 declare
-  v_range record;
+  v_range record := api.requested_week(p);
 begin
-  select
-      coalesce(requested.date, requested.from_date, requested.to_date - 6, core.today()) as first_day,
-      coalesce(requested.date, requested.to_date, requested.from_date + 6, core.today() + 6) as last_day
-    into v_range
-    from jsonb_to_record(p) requested (date date, from_date date, to_date date);
   return core.record_page('transport_schedule', p, p_source => format(
     'api.days_between(%1$L, %2$L) d
      join api.transport_plan(%1$L, %2$L) t on t.date = d.date and d.is_school_day
@@ -188,7 +192,7 @@ begin
     v_range.first_day, v_range.last_day));
 end $$;
 comment on function api.transport_schedules_list is
-  'The schedule of school days: {date}, {from_date, to_date}, one week for one of the two, or the week from today. '
+  'The schedule of school days, for the days of api.requested_week. '
   'Filters: route_id, bus_id, driver_id.';
 
 create function api.days_in_words(p_first date, p_last date) returns text language sql immutable
@@ -357,6 +361,7 @@ declare
   v_route_id bigint := (p ->> 'route_id')::bigint;
   v_bus_id bigint := (p ->> 'bus_id')::bigint;
   v_driver_id bigint := (p ->> 'driver_id')::bigint;
+  v_range record := api.requested_week(p);
   v_answer json;
 begin
   perform api.route_record(v_route_id) where v_route_id is not null;
@@ -376,13 +381,14 @@ begin
         'staff_id', c.staff_id)), '[]'))
     into v_answer
     from api.transport_conflicts(
-      v_route_id, v_bus_id, v_driver_id, null, (p ->> 'from_date')::date, (p ->> 'to_date')::date,
+      v_route_id, v_bus_id, v_driver_id, null, v_range.first_day, v_range.last_day,
       coalesce(p ->> 'kind' = 'replacement', false)) c;
   return v_answer;
 end $$;
 comment on function api.transport_conflict_check is
   'Conflicts of a proposed assignment or replacement, or of the existing plan when no bus or driver is given: '
-  '{from_date, to_date, route_id, bus_id, driver_id, kind}. Raises not_found for an unknown route, bus or driver.';
+  '{from_date, to_date (see api.requested_week), route_id, bus_id, driver_id, kind}. Raises not_found for an '
+  'unknown route, bus or driver.';
 
 create function api.transport_exceptions_create(p jsonb) returns json language plpgsql as $$
 declare

@@ -55,6 +55,7 @@ declare
   v_tenant_id bigint;
   v_user_id bigint;
   v_is_platform boolean;
+  v_is_open boolean;
   v_lacks_permission boolean := false;
   v_relevant text[]; -- the permissions that determine the scope
   v_feed record;
@@ -156,7 +157,9 @@ begin
       end if;
     end if;
     v_lacks_permission := o.permission is not null and not coalesce(o.permission = any (v_request.permissions), false);
-    if v_lacks_permission and not o.allows_own_rows then
+    v_is_open := o.open_to = 'everyone' or (o.open_to = 'staff'
+      and exists (select from unnest(v_request.roles) role where role <> 'student'));
+    if v_lacks_permission and not o.allows_own_rows and v_is_open is not true then
       perform core.fail('forbidden', format('This needs the permission %s.', o.permission));
     end if;
     if o.role is not null and not coalesce(o.role = any (v_request.roles), false) then
@@ -194,11 +197,12 @@ begin
     -- student and teacher. Requests without a session see all rows, because they have to look up their user.
     'scope', case
       when o.access in ('public', 'token', 'picture') or v_is_platform then 'all'
+      when v_lacks_permission and v_is_open and o.open_to = 'staff' then 'all'
       when v_lacks_permission or v_relevant <@ v_request.own_permissions then 'own'
       when v_relevant <@ v_request.taught_permissions then 'taught'
       else 'all'
     end,
-    'needs_person', v_lacks_permission,
+    'needs_person', v_lacks_permission and v_is_open is not true,
     'actor_email', coalesce(v_request.email, ''),
     'impersonator_id', coalesce(v_request.impersonator_id::text, ''),
     'impersonator_email', coalesce(v_request.impersonator_email, ''),
@@ -296,7 +300,8 @@ begin
   v_record_id := coalesce((p ->> 'id')::bigint,
     (select 1 from core.record r where r.name = v_operation.record and r.is_single));
   if v_operation.record is not null and v_record_id is not null then
-    perform core.record_lock(v_operation.record, v_record_id);
+    -- A request that sets deleted_at restores the record.
+    perform core.record_lock(v_operation.record, v_record_id, p ? 'deleted_at');
     if p_context ->> 'if_match' is not null then
       perform core.require_match(v_operation.record, v_record_id, p_context ->> 'if_match');
     end if;

@@ -1,10 +1,23 @@
 -- List, insert and update rows by the definitions in core.record.
 
+-- LIKE patterns, one for each of the first 8 words.
+create function core.search_patterns(p_search text) returns text[] language sql immutable
+  return array(
+    select '%' || regexp_replace(word, '([\\%_])', '\\\1', 'g') || '%'
+    from unnest((string_to_array(
+      trim(regexp_replace(platform.search_normal(p_search), '\s+', ' ', 'g')), ' '))[1:8]) word
+    where word <> '');
+comment on function core.search_patterns is 'LIKE patterns, one for each of the first 8 words of a search.';
+
 -- SQL text comes only from the definition of the record. Values of the request are added as quoted literals.
 create function core.record_where(p_record core.record, p jsonb) returns text language sql stable
   return (
     select string_agg(condition, ' and ') from (
-      select '(' || p_record.condition || ')' as condition
+      select format('(%s)', case when p ->> 'is_deleted' = 'true' then p_record.deleted_condition
+        else p_record.condition end) as condition
+      union all
+      select format('not (%s)', p_record.ended)
+        where p_record.ended is not null and p ->> 'status' is null and p ->> 'include_ended' is distinct from 'true'
       union all
       select '(' || replace(f.value, ':value', quote_literal(p ->> f.key)) || ')'
         from jsonb_each_text(p_record.filters) f where p ->> f.key is not null
@@ -20,25 +33,38 @@ create function core.record_where(p_record core.record, p jsonb) returns text la
             string_agg(replace(p_record.search, ':pattern', quote_literal(pattern)), ' and ')
           else string_agg(format('%s like %L', p_record.search, pattern), ' and ')
         end
-      from unnest((string_to_array(
-          trim(regexp_replace(platform.search_normal(p ->> 'search'), '\s+', ' ', 'g')), ' '))[1:8]) word,
-        lateral (select '%' || regexp_replace(word, '([\\%_])', '\\\1', 'g') || '%') searched (pattern)
-      where word <> '' having count(*) > 0
+      from unnest(core.search_patterns(p ->> 'search')) pattern
+      having count(*) > 0
     ) conditions
   );
 comment on function core.record_where is
   'The where clause of a list: the condition of the record, the filters, and the first 8 words of the search, or the '
   'search as one text.';
 
--- The key comes last, so that the order is total and pages never overlap.
-create function core.record_order_by(p_record core.record, p_sort text, p_order text) returns text language sql stable
+-- A sort that the record does not define is a column that it shows. Names are sorted as they are searched: ignoring
+-- case and accents. An SQL function, so that the planner replaces the call by its argument.
+create function core.sort_key(p_value anyelement) returns anyelement language sql immutable parallel safe as $$
+  select p_value;
+$$;
+comment on function core.sort_key(anyelement) is 'The value by which a shown column is sorted.';
+
+create function core.sort_key(p_value text) returns text language sql immutable parallel safe
+  return platform.search_normal(p_value);
+comment on function core.sort_key(text) is 'The value by which a shown text is sorted: without case and accents.';
+
+-- The sort `id` is the key, which every order ends with, so that the order is total and pages never overlap.
+create function core.record_order_by(p_record core.record, p_sort text, p_is_descending boolean) returns text
+  language sql stable
   return (
     select string_agg(case
-        when p_order = 'desc' then regexp_replace(expression, '( nulls last)?$', ' desc\1')
+        when p_is_descending then regexp_replace(expression, '( nulls last)?$', ' desc\1')
         else expression
       end, ', ' order by position)
-    from jsonb_array_elements_text((p_record.sorts -> p_sort) || jsonb_build_array(p_record.key))
-      with ordinality e (expression, position)
+    from unnest(
+      case
+        when p_record.sorts ? p_sort then array(select jsonb_array_elements_text(p_record.sorts -> p_sort))
+        when p_sort <> 'id' then array[format('core.sort_key(shown.%I) nulls last', p_sort)]
+      end || p_record.key_parts) with ordinality e (expression, position)
   );
 comment on function core.record_order_by is
   'The order by clause of a list, ascending or descending. Values that can be null stay last in both directions.';
@@ -52,14 +78,21 @@ declare
   v_size integer := coalesce((p ->> 'pageSize')::integer, 20);
   v_page bigint := coalesce((p ->> 'page')::bigint, 1);
   v_source text := coalesce(p_source, p_record.source);
+  v_sort text := coalesce(ltrim(p ->> 'sort', '-'), p_record.default_sort);
+  v_order text := case
+    when p ->> 'sort' like '-%' then 'desc'
+    else coalesce(p ->> 'order', case when p ->> 'sort' is null then p_record.default_order end)
+  end;
+  -- The planner replaces this subquery by those of its columns that the statement uses.
+  v_sorted_source text := v_source || case when v_sort = 'id' or p_record.sorts ? v_sort then ''
+    else format(' cross join lateral (select %s) shown', p_record.columns) end;
   v_where text := core.record_where(p_record, p);
-  v_order_by text := core.record_order_by(p_record, coalesce(p ->> 'sort', p_record.default_sort),
-    coalesce(p ->> 'order', case when p ->> 'sort' is null then p_record.default_order end));
+  v_order_by text := core.record_order_by(p_record, v_sort, v_order = 'desc');
   v_limited text := format('%s order by %s limit %s offset %s', v_where, v_order_by, v_size, (v_page - 1) * v_size);
 begin
   if p_record.one_row_per_key and p_source is null then
     v_limited := format('%1$s = any (array(select %1$s from %2$s where %3$s)) order by %4$s',
-      p_record.key, v_source, v_limited, v_order_by);
+      p_record.key, v_sorted_source, v_limited, v_order_by);
   end if;
   return format($query$
     select json_build_object(
@@ -67,7 +100,7 @@ begin
       'pagination', json_build_object('page', %4$s, 'pageSize', %5$s,
         'totalItems', total.items, 'totalPages', ceil(total.items / %5$s.0)::integer))
     from (select %6$s) total $query$,
-    p_record.columns, v_source, v_limited, v_page, v_size,
+    p_record.columns, v_sorted_source, v_limited, v_page, v_size,
     case when p_with_total then format('count(*) as items from %s where %s', v_source, v_where) else '0 as items' end);
 end $$;
 comment on function core.record_page_query is 'The statement of core.record_page.';
@@ -87,6 +120,41 @@ begin
 end $$;
 comment on function core.record_page is
   'One page of a record as {data, pagination}, with the filters, search, sort and page of the request.';
+
+-- For short lists that are computed as a whole, for example the days of a calendar. p_rows is in the default order.
+create function core.json_page(p_rows json, p jsonb) returns json language sql stable as $$
+  with request as materialized (
+    select coalesce((p ->> 'page')::bigint, 1) as page, coalesce((p ->> 'pageSize')::integer, 20) as size,
+      ltrim(p ->> 'sort', '-') as sort,
+      coalesce(p ->> 'sort' like '-%' or p ->> 'order' = 'desc', false) as is_descending,
+      core.search_patterns(p ->> 'search') as patterns
+  ), keyed as (
+    select e.row, e.position, case jsonb_typeof(e.row::jsonb -> r.sort)
+        when 'null' then null
+        when 'string' then to_jsonb(core.sort_key(e.row ->> r.sort))
+        else e.row::jsonb -> r.sort
+      end as key
+    from request r
+    cross join json_array_elements(p_rows) with ordinality e (row, position)
+    where cardinality(r.patterns) = 0 or (
+      select platform.search_normal(string_agg(value, ' ')) like all (r.patterns) from json_each_text(e.row))
+  ), ordered as (
+    select row, row_number() over (order by
+        case when not is_descending then key end nulls last,
+        case when is_descending then key end desc nulls last,
+        case when is_descending then -position else position end) as number
+    from keyed, request
+  )
+  select json_build_object(
+    'data', coalesce(
+      json_agg(row order by number) filter (where number > (page - 1) * size and number <= page * size), '[]'),
+    'pagination', json_build_object('page', page, 'pageSize', size,
+      'totalItems', count(row), 'totalPages', ceil(count(row) / size::numeric)::integer))
+  from request left join ordered on true
+  group by page, size;
+$$;
+comment on function core.json_page is
+  'One page of an array of objects as {data, pagination}, with the search, sort and page of the request.';
 
 -- p_keys are columns that are never null and never change; the last one is unique, and an index has the same order. So
 -- no row is repeated or skipped while others are added. p: the filters; limit; after, the `next` of the previous page.
@@ -114,20 +182,36 @@ end $$;
 comment on function core.record_export_page is
   'One page of the export of a record as {rows: [[cell, ...], ...], next, date}.';
 
-create function core.record_lock(p_record text, p_id bigint) returns void language plpgsql as $$
+create function core.record_lock(p_record text, p_id bigint, p_with_deleted boolean default false) returns void
+  language plpgsql as $$
 declare
   v_record core.record;
   v_found boolean;
 begin
   select * into strict v_record from core.record where name = p_record;
   execute format('select true from %I %I where %s = $1 and (%s) for no key update',
-      v_record.table_name, split_part(v_record.key, '.', 1), v_record.key, v_record.condition)
+      v_record.table_name, split_part(v_record.key, '.', 1), v_record.key,
+      case when p_with_deleted then concat_ws(' or ', v_record.condition, v_record.deleted_condition)
+        else v_record.condition end)
     into v_found using p_id;
   if v_found is null then
     perform core.fail('not_found', format('There is no %s %s.', replace(p_record, '_', ' '), p_id));
   end if;
 end $$;
 comment on function core.record_lock is 'Locks a record until the end of the transaction, or raises not_found.';
+
+create function core.deleted_record(p_record text, p_id bigint) returns json language plpgsql stable as $$
+declare
+  v_record core.record;
+  v_answer json;
+begin
+  select * into strict v_record from core.record where name = p_record;
+  execute format('select row_to_json(record) from (select %s from %s where (%s) and %s = $1) record',
+      v_record.columns, v_record.source, v_record.deleted_condition, v_record.key)
+    into v_answer using p_id;
+  return v_answer;
+end $$;
+comment on function core.deleted_record is 'A soft-deleted record as json, or null.';
 
 create function core.record_insert(p_record text, p jsonb) returns bigint language plpgsql as $$
 declare

@@ -33,6 +33,7 @@ create table core.operation (
     check (access in ('public', 'token', 'feed', 'picture', 'refresh', 'any', 'tenant', 'platform', 'analyst')),
   permission text references core.permission (name) on delete restrict,
   allows_own_rows boolean not null,
+  open_to text constraint operation_open_to_check check (open_to in ('staff', 'everyone')),
   role text,
   feature text,
   needs_setup boolean not null,
@@ -56,6 +57,9 @@ comment on column core.operation.permission is
   'The permission that the user needs. Null when the operation shows only harmless data or the user''s own.';
 comment on column core.operation.allows_own_rows is
   'True: a student or a teacher without the permission may run it too, limited to their own rows.';
+comment on column core.operation.open_to is
+  'Who may run it without the permission. staff: users with a role other than student, with the scope of the whole '
+  'school; everyone: all users of the school, with the scope of their own rows. The function may answer them less.';
 comment on column core.operation.role is 'The role that the user needs.';
 comment on column core.operation.needs_subscription is 'True: the subscription must be trialing or active.';
 comment on column core.operation.works_when_cancelled is
@@ -82,8 +86,8 @@ create function core.define_operation(
   p_name text, p_access text default 'tenant', p_permission text default null, p_allows_own_rows boolean default false,
   p_role text default null, p_feature text default null, p_needs_setup boolean default false,
   p_needs_subscription boolean default false, p_works_when_cancelled boolean default false,
-  p_idempotent boolean default false, p_record text default null,
-  p_lock_first text default null, p_content text default null, p_errors text[] default '{}'
+  p_idempotent boolean default false, p_record text default null, p_lock_first text default null,
+  p_content text default null, p_errors text[] default '{}', p_open_to text default null
 ) returns void language plpgsql as $define$
 declare
   v_unknown text := (
@@ -97,10 +101,10 @@ begin
   elsif p_role not in (select name from core.default_role) then
     raise exception 'The operation % needs the role %, which db/seed/permissions.sql does not define.', p_name, p_role;
   end if;
-  insert into core.operation (name, access, permission, allows_own_rows, role, feature, needs_setup, needs_subscription,
-      works_when_cancelled, idempotent, record, lock_first, content, errors)
-    values (p_name, p_access, p_permission, p_allows_own_rows, p_role, p_feature, p_needs_setup, p_needs_subscription,
-      p_works_when_cancelled, p_idempotent, p_record, p_lock_first, p_content, p_errors);
+  insert into core.operation (name, access, permission, allows_own_rows, open_to, role, feature, needs_setup,
+      needs_subscription, works_when_cancelled, idempotent, record, lock_first, content, errors)
+    values (p_name, p_access, p_permission, p_allows_own_rows, p_open_to, p_role, p_feature, p_needs_setup,
+      p_needs_subscription, p_works_when_cancelled, p_idempotent, p_record, p_lock_first, p_content, p_errors);
 end $define$;
 comment on function core.define_operation is 'Defines an operation: who may run it and which errors it can answer.';
 
@@ -116,11 +120,14 @@ create table core.record (
   name text primary key,
   table_name text not null,
   key text not null,
+  key_parts text[] not null,
   is_single boolean not null,
   columns text not null,
   source text not null,
   one_row_per_key boolean not null,
   condition text not null,
+  deleted_condition text,
+  ended text,
   search text,
   filters jsonb not null default '{}',
   sorts jsonb not null default '{}',
@@ -134,6 +141,8 @@ comment on table core.record is
   'How a record is selected, searched, filtered and sorted, and which columns a request may write. '
   'List, get, create and update share this definition.';
 comment on column core.record.key is 'The id column with its table alias, which is also the alias of the main table.';
+comment on column core.record.key_parts is
+  'The expressions that every order ends with. More than the key where a key has several rows, for example one a day.';
 comment on column core.record.is_single is
   'True: every school has exactly one, without an id in the path. Its key is 1.';
 comment on column core.record.columns is 'The select list of a row.';
@@ -142,13 +151,18 @@ comment on column core.record.one_row_per_key is
   'True: no join adds rows, so the source has one row per key. A list then finds the keys of the page first.';
 comment on column core.record.condition is
   'The where clause that every row meets. It uses only the main table, because updates run it without the joins.';
+comment on column core.record.deleted_condition is
+  'The condition of soft-deleted rows, if they can be listed and restored: it replaces the other one for is_deleted.';
+comment on column core.record.ended is
+  'The condition of rows that a list leaves out unless the request has a status or include_ended.';
 comment on column core.record.search is
   'The text expression that must contain every word of the search. Or a condition, when the words are in tables that '
   'are faster to search separately: :pattern for one word; or :patterns for all words, with :pattern for the longest '
   'one, which an index can use; or :phrase for the search as one text.';
 comment on column core.record.filters is
   '{query parameter: condition with :value}, from p_equals and core.define_filter.';
-comment on column core.record.sorts is '{sort: [expressions]}, from core.define_sort.';
+comment on column core.record.sorts is
+  '{sort: [expressions]}, from core.define_sort. Every other column that a record shows is a sort too.';
 comment on column core.record.unversioned_fields is
   'Fields that change without an edit of the record. They are not part of its version.';
 comment on column core.record.reader is
@@ -162,16 +176,17 @@ create function core.define_record(
   p_name text, p_table text, p_columns text, p_source text, p_key text, p_one_row_per_key boolean default false,
   p_condition text default 'true', p_search text default null, p_equals text[] default '{}',
   p_default_sort text default null, p_default_order text default 'asc', p_writable text[] default '{}',
-  p_unversioned_fields text[] default '{}', p_reader text default null, p_is_single boolean default false
+  p_unversioned_fields text[] default '{}', p_reader text default null, p_is_single boolean default false,
+  p_key_parts text[] default null, p_deleted_condition text default null, p_ended text default null
 ) returns void language plpgsql as $define$
 declare
   v_column text;
 begin
-  insert into core.record (name, table_name, key, is_single, columns, source, one_row_per_key, condition, search,
-      default_sort, default_order, writable, unversioned_fields, reader)
-    values (p_name, p_table, p_key, p_is_single, p_columns, p_source, p_one_row_per_key, p_condition, p_search,
-      p_default_sort, p_default_order, p_writable, p_unversioned_fields || '{updated_at}',
-      coalesce(p_reader, p_name || '_record'));
+  insert into core.record (name, table_name, key, key_parts, is_single, columns, source, one_row_per_key, condition,
+      deleted_condition, ended, search, default_sort, default_order, writable, unversioned_fields, reader)
+    values (p_name, p_table, p_key, coalesce(p_key_parts, array[p_key]), p_is_single, p_columns, p_source,
+      p_one_row_per_key, p_condition, p_deleted_condition, p_ended, p_search, p_default_sort, p_default_order,
+      p_writable, p_unversioned_fields || '{updated_at}', coalesce(p_reader, p_name || '_record'));
   foreach v_column in array p_equals loop
     if v_column not like '%.%' then
       v_column := split_part(p_key, '.', 1) || '.' || v_column;
@@ -217,7 +232,8 @@ begin
   end if;
 end $define$;
 comment on function core.define_sort is
-  'Adds a sort to a record: the order by expressions in ascending order. One that can be null ends in «nulls last».';
+  'Adds a sort to a record, if it is not simply a shown column: the order by expressions in ascending order. One that '
+  'can be null ends in «nulls last».';
 
 -- Generates the functions of a resource that need nothing but the definition of its record. Each parameter after
 -- p_record is the comment of the function with that verb; without it, the resource has to write the function itself.

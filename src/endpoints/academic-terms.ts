@@ -41,7 +41,7 @@ export const academicTerms = resource(
       operation: 'academic_terms_list',
       summary: 'List terms',
       description: 'Earliest first. `search` matches the name.',
-      query: page({ academic_year_id: pathId.optional() }, ['name', 'start_date']),
+      query: page({ academic_year_id: pathId.optional() }, Term),
       answer: Term,
       isPage: true,
     },

@@ -50,7 +50,9 @@ export const AcademicYear = z
 
 const Overview = z
   .object({
-    academic_year: AcademicYear.omit({ created_at: true, updated_at: true }),
+    academic_year: AcademicYear.omit({ created_at: true, updated_at: true })
+      .nullable()
+      .meta({ description: 'Null if the school has no current academic year; all figures are then 0.' }),
     term_count: z.int(),
     terms: z
       .array(z.object({ id, name: z.string(), start_date: date, end_date: date }).meta({ id: 'AcademicTermDates' }))
@@ -78,7 +80,7 @@ export const academics = resource(
       operation: 'academics_years_list',
       summary: 'List academic years',
       description: 'Latest first. `search` matches the name.',
-      query: page({}, ['name', 'start_date', 'created_at']),
+      query: page({}, AcademicYear),
       answer: AcademicYear,
       isPage: true,
     },

@@ -90,27 +90,25 @@ const summary = z
   .object({ ...counts, total: z.int(), attendance_rate: attendanceRate })
   .meta({ id: 'AttendanceSummary' });
 
+const StudentMark = z.object({
+  id,
+  date,
+  status,
+  class_id: id.meta({ description: 'The class in which the student was marked.' }),
+  class_name: z.string(),
+  marked_by_name: z.string().nullable(),
+  marked_at: timestamp,
+  corrections,
+});
+
 export const StudentAttendance = z
   .object({
     student_id: id,
     student_name: z.string(),
     from_date: date,
     to_date: date,
-    summary,
-    records: z
-      .array(
-        z.object({
-          id,
-          date,
-          status,
-          class_id: id.meta({ description: 'The class in which the student was marked.' }),
-          class_name: z.string(),
-          marked_by_name: z.string().nullable(),
-          marked_at: timestamp,
-          corrections,
-        }),
-      )
-      .meta({ description: 'Sorted by date.' }),
+    summary: summary.meta({ description: 'Counts of all records, not only of this page.' }),
+    records: z.array(StudentMark).meta({ description: 'One page, by default sorted by date.' }),
   })
   .meta({ id: 'StudentAttendance' });
 
@@ -159,7 +157,10 @@ export const CalendarDay = z
   })
   .meta({ id: 'CalendarDay' });
 
-const studentQuery = dateRange(z.strictObject({ ...range, academic_year_id: pathId.optional() }), maxDays);
+const studentQuery = dateRange(
+  page({ ...range, academic_year_id: pathId.optional() }, StudentMark, { defaultSize: 100 }),
+  maxDays,
+);
 const studentDays =
   'By default of the current academic year. `academic_year_id`, `from_date` and `to_date` narrow each other; one of the two dates alone means a year from it or up to it.';
 
@@ -181,7 +182,7 @@ export const attendance = resource(
       summary: 'List the classes that you can mark',
       description:
         'Classes of the current academic year: those that you teach, all of them with `attendance.manage`, none without `attendance.mark`.',
-      query: page({}, ['grade_name', 'class_name']),
+      query: page({}, MarkableClass),
       answer: MarkableClass,
       isPage: true,
     },
@@ -189,19 +190,8 @@ export const attendance = resource(
       operation: 'attendance_class',
       summary: 'List the attendance of a class',
       description:
-        'With `date` (by default today), every student who was enrolled or marked in the class on that day, marked or not; `day` tells whether it was a school day. With `from_date` or `to_date`, the marks of that range of at most a year. `search` matches the students.',
-      query: dateRange(
-        page({ date: date.optional(), ...range, status: status.optional() }, [
-          'date',
-          'student_name',
-          'roll_number',
-          'status',
-        ]).refine((query) => !query.date || !(query.from_date ?? query.to_date), {
-          path: ['date'],
-          message: 'cannot be combined with from_date or to_date',
-        }),
-        maxDays,
-      ),
+        'With `date` (by default today), every student who was enrolled or marked in the class on that day, marked or not; `day` tells whether it was a school day. With `from_date` or `to_date`, the marks of that range of at most a year, or of `date` within it. `search` matches the students.',
+      query: dateRange(page({ date: date.optional(), ...range, status: status.optional() }, AttendanceMark), maxDays),
       answer: AttendanceMark,
       isPage: true,
       extraFields: {
@@ -229,6 +219,8 @@ export const attendance = resource(
       description: `${studentDays} Teachers see the marks of the classes that they teach.`,
       query: studentQuery,
       answer: StudentAttendance,
+      isPage: true,
+      pagedField: 'records',
     },
     'GET /me': {
       operation: 'attendance_me',
@@ -236,14 +228,17 @@ export const attendance = resource(
       description: `${studentDays} 404 if your account is not linked to a student.`,
       query: studentQuery,
       answer: StudentAttendance,
+      isPage: true,
+      pagedField: 'records',
     },
     'GET /calendar-holidays': {
       operation: 'attendance_calendar_holidays',
       summary: 'Get the calendar with holidays and attendance',
       description:
         'Every day of a range of at most a year, by default the current month; one of the two dates alone means the month of that date. `student_id` selects the student whose status is returned: any student with `attendance.read`, for teachers those of their classes with the marks of those classes, for students themselves. 404 for other students.',
-      query: dateRange(z.strictObject({ ...range, student_id: pathId.optional() }), maxDays),
-      answer: z.array(CalendarDay),
+      query: dateRange(page({ ...range, student_id: pathId.optional() }, CalendarDay, { defaultSize: 100 }), maxDays),
+      answer: CalendarDay,
+      isPage: true,
     },
   },
 );

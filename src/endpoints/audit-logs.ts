@@ -20,7 +20,7 @@ export const auditLogs = resource('/platform/audit-logs', 'Audit log', 'Actions 
     operation: 'platform_audit_logs_export',
     summary: 'Export the audit log',
     description: 'Oldest first, with the filters of the list. The export itself is recorded.',
-    query: z.strictObject({ ...exportFormat, search: page({}, ['created_at']).shape.search, ...auditFilters }),
+    query: z.strictObject({ ...exportFormat, search: page({}, z.object({})).shape.search, ...auditFilters }),
     bytes: exportTypes,
     handler: exporter('platform_audit_logs_export_page', {
       name: 'audit-log',

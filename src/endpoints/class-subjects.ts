@@ -50,7 +50,7 @@ export const classSubjects = resource(
           subject_id: pathId.optional(),
           teacher_id: pathId.optional(),
         },
-        ['class_name', 'subject_name', 'periods_per_week'],
+        ClassSubject,
       ),
       answer: ClassSubject,
       isPage: true,

@@ -147,15 +147,6 @@ const AddedSubjects = z
   })
   .meta({ id: 'AddedSubjects' });
 
-const studentSorts: [string, ...string[]] = [
-  'last_name',
-  'first_name',
-  'roll_number',
-  'admission_number',
-  'created_at',
-];
-const teacherSorts: [string, ...string[]] = ['last_name', 'first_name'];
-
 export const classes = resource(
   '/classes',
   'Classes',
@@ -174,7 +165,8 @@ export const classes = resource(
           medium_id: pathId.optional(),
           class_teacher_id: pathId.optional(),
         },
-        ['grade', 'name', 'created_at', 'student_count'],
+        Class,
+        { sorts: ['grade'] },
       ),
       answer: Class,
       isPage: true,
@@ -208,7 +200,7 @@ export const classes = resource(
       operation: 'classes_available_class_teachers',
       summary: 'List available class teachers',
       description: 'Active teachers who are not class teacher in the academic year. Defaults to the current year.',
-      query: page({ academic_year_id: pathId.optional() }, teacherSorts),
+      query: page({ academic_year_id: pathId.optional() }, FreeTeacher),
       answer: FreeTeacher,
       isPage: true,
     },
@@ -235,7 +227,7 @@ export const classes = resource(
       operation: 'classes_students_list',
       summary: 'List the students of a class',
       description: 'Students who are enrolled in the class or completed the year in it. Also requires `class.read`.',
-      query: page({ is_active: flag.optional() }, studentSorts),
+      query: page({ is_active: flag.optional() }, Student),
       answer: Student,
       isPage: true,
     },
@@ -264,7 +256,7 @@ export const classes = resource(
             .meta({ description: 'true: only students without a class. false: only students with another class.' }),
           grade_id: pathId.optional(),
         },
-        studentSorts,
+        Student,
       ),
       answer: Student,
       isPage: true,
@@ -273,7 +265,7 @@ export const classes = resource(
       operation: 'classes_teachers_list',
       summary: 'List the teachers of a class',
       description: 'The class teacher, the teachers of its subjects and of its timetable, and other assigned teachers.',
-      query: page({}, teacherSorts),
+      query: page({}, ClassTeacher),
       answer: ClassTeacher,
       isPage: true,
     },
@@ -296,7 +288,7 @@ export const classes = resource(
       operation: 'classes_unassigned_teachers',
       summary: 'List teachers outside a class',
       description: 'Active teachers who do not teach this class.',
-      query: page({}, teacherSorts),
+      query: page({}, FreeTeacher),
       answer: FreeTeacher,
       isPage: true,
     },

@@ -2,6 +2,8 @@ import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
 import { date, id, timestamp } from '../http/schemas.ts';
 
+const nullWithout = 'Null without `dashboard.read`.';
+
 export const Dashboard = z
   .object({
     academic_year: z
@@ -9,15 +11,24 @@ export const Dashboard = z
       .meta({ id: 'AcademicYearDates' })
       .nullable()
       .meta({ description: 'The current academic year.' }),
-    total_students: z.int().meta({ description: 'Active students.' }),
-    total_teachers: z.int().meta({ description: 'Active teachers.' }),
-    total_classes: z.int().meta({ description: 'Classes of the current academic year.' }),
+    total_students: z
+      .int()
+      .nullable()
+      .meta({ description: `Active students. ${nullWithout}` }),
+    total_teachers: z
+      .int()
+      .nullable()
+      .meta({ description: `Active teachers. ${nullWithout}` }),
+    total_classes: z
+      .int()
+      .nullable()
+      .meta({ description: `Classes of the current academic year. ${nullWithout}` }),
     attendance_today: z
-      .object({ present: z.int(), absent: z.int(), late: z.int() })
-      .meta({ description: '`present` includes students who came late; `late` is their number.' }),
-    fee_summary: z.object({ collected_this_month: z.number(), pending: z.number() }).nullable().meta({
+      .object({ present: z.int().nullable(), absent: z.int().nullable(), late: z.int().nullable() })
+      .meta({ description: `\`present\` includes students who came late; \`late\` is their number. ${nullWithout}` }),
+    fee_summary: z.object({ collected_this_month: z.number().nullable(), pending: z.number().nullable() }).meta({
       description:
-        'Payments of this month minus reversals, and the open amounts of student fees and invoices. Null without `fee.read` for the whole school, and without the feature `fees_management`.',
+        'Payments of this month minus reversals, and the open amounts of student fees and invoices. Both null without `fee.read` for the whole school, and without the feature `fees_management`.',
     }),
     pending_leaves: z
       .int()
@@ -46,7 +57,8 @@ export const dashboard = resource('/dashboard', 'Dashboard', 'The key figures of
   'GET /': {
     operation: 'dashboard_get',
     summary: 'Get the dashboard',
-    description: 'A teacher gets the figures of the classes that they teach.',
+    description:
+      'Answers every user of the school. Figures that the user may not see are null. A teacher gets the figures of the classes that they teach.',
     answer: Dashboard,
   },
 });

@@ -97,11 +97,7 @@ export const feeStructures = resource(
       operation: 'fee_structures_list',
       summary: 'List fee structures',
       description: '`search` matches name and description.',
-      query: page({ academic_year_id: pathId.optional(), class_id: pathId.optional() }, [
-        'name',
-        'due_date',
-        'created_at',
-      ]),
+      query: page({ academic_year_id: pathId.optional(), class_id: pathId.optional() }, FeeStructure),
       answer: FeeStructure,
       isPage: true,
     },

@@ -13,8 +13,8 @@ export const Source = z.object({ count: z.int(), ...totals }).meta({ id: 'Financ
 
 export const FinanceSummary = z
   .object({
-    academic_year_id: id,
-    academic_year_name: z.string(),
+    academic_year_id: id.nullable().meta({ description: 'Null if the school has no current academic year.' }),
+    academic_year_name: z.string().nullable(),
     currency: z.string().meta({ description: 'ISO 4217.', examples: ['EUR'] }),
     ...totals,
     by_class: z

@@ -10,6 +10,7 @@ import {
   Deleted,
   flag,
   id,
+  includeEnded,
   money,
   optionalText,
   page,
@@ -145,20 +146,21 @@ export const invoices = resource(
       operation: 'invoices_list',
       summary: 'List invoices',
       description:
-        'Latest first. `search` matches the invoice number and the student. A student sees only their own, and no drafts.',
+        'Latest first, without void invoices. `status=void` lists those, `include_ended=true` all. `search` matches the invoice number and the student. A student sees only their own, and no drafts.',
       query: dateRange(
         page(
           {
             student_id: pathId.optional(),
             class_id: pathId.optional().meta({ description: 'The class of the student when the invoice was created.' }),
             status: status.optional(),
+            include_ended: includeEnded,
             only_open: flag.optional().meta({ description: '`true`: only invoices that are not paid in full.' }),
             from_date: date.optional().meta({ description: 'Issued on or after this day.' }),
             to_date: date.optional().meta({ description: 'Issued on or before this day.' }),
             due_from: date.optional(),
             due_to: date.optional(),
           },
-          ['created_at', 'issued_at', 'invoice_number', 'due_date', 'total', 'balance', 'student_name'],
+          Invoice,
         ),
       ),
       answer: Invoice,
@@ -184,7 +186,7 @@ export const invoices = resource(
       operation: 'invoices_delete',
       summary: 'Delete an invoice',
       description:
-        'Deletes a draft. Voids an issued invoice instead, because its number is in use. 409 `invalid_state` if the invoice is void or has payments.',
+        'Deletes a draft. Voids an issued invoice instead, because its number is in use. 404 if the invoice is void. 409 `invalid_state` if it has payments.',
       answer: Deleted,
     },
     'POST /:id/issue': {

@@ -33,7 +33,7 @@ function list(path: `/${string}`, description: string, exampleName: string): Res
       summary: `List ${plural}`,
       description:
         'Ordered by sequence, entries without a sequence last, then by name. `search` matches name and description.',
-      query: page({}, ['name', 'sequence', 'created_at']),
+      query: page({}, Answer),
       answer: Answer,
       isPage: true,
     },

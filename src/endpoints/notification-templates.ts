@@ -56,7 +56,7 @@ export const notificationTemplates = resource(
     'GET /': {
       operation: 'notification_templates_list',
       summary: 'List templates',
-      query: page({}, ['name', 'created_at']),
+      query: page({}, Template),
       answer: Template,
       isPage: true,
     },

@@ -158,7 +158,7 @@ export const notifications = resource(
       operation: 'notifications_list',
       summary: 'List your notifications',
       description: 'Newest first. `unread_count` counts all your unread notifications and ignores the filters.',
-      query: page({ is_read: flag.optional(), type: text(50).optional() }, ['created_at']),
+      query: page({ is_read: flag.optional(), type: text(50).optional() }, Notification),
       answer: Notification,
       isPage: true,
       extraFields: { unread_count: z.int() },

@@ -139,7 +139,7 @@ const filters = {
   payment_method: paymentMethod.optional(),
   method: otherName('payment_method'),
 };
-const listQuery = dateRange(page(filters, ['payment_date', 'amount', 'receipt_number', 'student_name']));
+const listQuery = dateRange(page(filters, Payment));
 
 export const feePayments = resource('/fees/payments', 'Fee payments', 'Payments of student fees and of invoices.', {
   'GET /': {

@@ -126,10 +126,7 @@ export const platformNotifications = resource(
     'GET /notification-templates': {
       operation: 'platform_notification_templates_list',
       summary: 'List the texts of operators',
-      query: page({ key: text(100).optional(), channel: channel.optional(), is_active: flag.optional() }, [
-        'key',
-        'created_at',
-      ]),
+      query: page({ key: text(100).optional(), channel: channel.optional(), is_active: flag.optional() }, Template),
       answer: Template,
       isPage: true,
     },

@@ -14,6 +14,7 @@ import {
   text,
   timestamp,
   timestamps,
+  includeEnded,
 } from '../http/schemas.ts';
 
 export const features = ['attendance', 'fees_management', 'timetable', 'transport', 'notifications'] as const;
@@ -205,15 +206,17 @@ export const platform = resource('/platform', 'Platform', 'For operators: school
     summary: 'List schools',
     description:
       '`search` is one text that the name, the subdomain or the contact email contains. Case and accents are ignored. Deleted schools are listed only with status=deleted.',
-    query: page({ status: choice(['active', 'suspended', 'deleted']).optional(), plan_id: pathId.optional() }, [
-      'created_at',
-      'name',
-      'subdomain',
-      'status',
-      'plan',
-      'trial_ends_at',
-      'total_students',
-    ]),
+    query: page(
+      {
+        status: choice(['active', 'suspended', 'deleted']).optional(),
+        include_ended: includeEnded,
+        plan_id: pathId.optional(),
+      },
+      Tenant,
+      {
+        sorts: ['plan', 'total_students'],
+      },
+    ),
     answer: Tenant,
     isPage: true,
   },
@@ -290,7 +293,7 @@ export const platform = resource('/platform', 'Platform', 'For operators: school
   'GET /plans': {
     operation: 'platform_plans_list',
     summary: 'List plans',
-    query: page({}, ['price_monthly', 'name', 'max_students', 'created_at']),
+    query: page({}, Plan),
     answer: Plan,
     isPage: true,
   },
@@ -318,7 +321,7 @@ export const platform = resource('/platform', 'Platform', 'For operators: school
     operation: 'platform_audit_logs_list',
     summary: 'Get the audit log',
     description: 'Newest first. Dates are in UTC and inclusive.',
-    query: page(auditFilters, ['created_at', 'action']),
+    query: page(auditFilters, AuditLog),
     answer: AuditLog,
     isPage: true,
   },

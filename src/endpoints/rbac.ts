@@ -31,15 +31,16 @@ export const Permission = z
   .object({ id, name: z.string().meta({ examples: ['student.read'] }), description: z.string() })
   .meta({ id: 'Permission' });
 
-const UserRoles = z
-  .array(z.object({ id, name: z.string(), description: z.string().nullable(), is_system: z.boolean() }))
-  .meta({ id: 'UserRoles', description: 'The roles of one user.' });
+const UserRole = z
+  .object({ id, name: z.string(), description: z.string().nullable(), is_system: z.boolean() })
+  .meta({ id: 'UserRole', description: 'A role of a user.' });
+const UserRoles = z.array(UserRole).meta({ id: 'UserRoles', description: 'The roles of one user.' });
 
 export const rbac = resource('/rbac', 'Roles and permissions', 'Roles, their permissions, and the roles of users.', {
   'GET /roles': {
     operation: 'rbac_roles_list',
     summary: 'List roles',
-    query: page({}, ['name', 'created_at']),
+    query: page({}, Role),
     answer: Role,
     isPage: true,
   },
@@ -67,12 +68,16 @@ export const rbac = resource('/rbac', 'Roles and permissions', 'Roles, their per
   'GET /permissions': {
     operation: 'rbac_permissions_list',
     summary: 'List all permissions',
-    answer: z.array(Permission),
+    query: page({}, Permission, { defaultSize: 100 }),
+    answer: Permission,
+    isPage: true,
   },
   'GET /users/:user_id/roles': {
     operation: 'rbac_user_roles_list',
     summary: 'List the roles of a user',
-    answer: UserRoles,
+    query: page({}, UserRole, { defaultSize: 100 }),
+    answer: UserRole,
+    isPage: true,
   },
   'POST /users/:user_id/roles': {
     operation: 'rbac_user_roles_add',

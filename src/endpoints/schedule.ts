@@ -219,7 +219,7 @@ export const schedule = resource(
       operation: 'schedule_feeds_list',
       summary: 'List your calendar feeds',
       description: '`search` matches kind, class and teacher.',
-      query: page({}, ['created_at', 'last_used_at']),
+      query: page({}, Feed),
       answer: Feed,
       isPage: true,
     },

@@ -141,7 +141,7 @@ export const studentFees = resource(
             due_from: date.optional(),
             due_to: date.optional(),
           },
-          ['due_date', 'amount', 'balance', 'student_name'],
+          StudentFee,
         ),
       ),
       answer: StudentFee,

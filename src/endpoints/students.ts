@@ -50,7 +50,13 @@ export const StudentInput = z
   .meta({ id: 'StudentInput', description: 'Only `first_name` and `last_name` are required.' });
 
 const StudentChange = z
-  .strictObject(fields)
+  .strictObject({
+    ...fields,
+    deleted_at: z.null('This field is read-only. Only null is allowed, which restores the student.').meta({
+      description:
+        'Null restores a deleted student, without the login. Requires `student.delete`. 409 `conflict` if the admission number is in use now; give another one.',
+    }),
+  })
   .partial()
   .refine(...newLogin.passwordRule)
   .meta({ id: 'StudentChange', description: 'Any subset of the fields of a student. Omitted fields do not change.' });
@@ -245,8 +251,11 @@ export const students = resource(
           academic_year_id: pathId.optional().meta({ description: 'An academic year, current or earlier.' }),
           grade_id: pathId.optional(),
           is_active: flag.optional(),
+          is_deleted: flag
+            .optional()
+            .meta({ description: '`true`: deleted students instead. Requires `student.delete`.' }),
         },
-        ['last_name', 'first_name', 'roll_number', 'admission_number', 'created_at'],
+        Student,
       ),
       answer: Student,
       isPage: true,
@@ -293,14 +302,15 @@ export const students = resource(
     'DELETE /:id': {
       operation: 'students_delete',
       summary: 'Delete a student',
-      description: 'Soft delete: the history stays. The login is deleted, and the admission number can be used again.',
-      answer: Deleted,
+      description:
+        'Soft delete: the history stays. The login is deleted, and the admission number can be used again. `PUT` with `deleted_at: null` restores the student.',
+      answer: Student,
     },
     'GET /:student_id/documents': {
       operation: 'students_documents_list',
       summary: 'List the documents of a student',
       description: 'Latest first. `search` matches name and description.',
-      query: page({ document_type_id: pathId.optional() }, ['created_at', 'name']),
+      query: page({ document_type_id: pathId.optional() }, StudentDocument),
       answer: StudentDocument,
       isPage: true,
     },

@@ -39,7 +39,7 @@ export const subjects = resource('/subjects', 'Subjects', 'The subjects that a s
     operation: 'subjects_list',
     summary: 'List subjects',
     description: '`search` matches name and code.',
-    query: page({ subject_context_id: pathId.optional() }, ['name', 'code', 'created_at']),
+    query: page({ subject_context_id: pathId.optional() }, Subject),
     answer: Subject,
     isPage: true,
   },

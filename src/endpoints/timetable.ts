@@ -448,7 +448,7 @@ export const timetable = resource(
             '7',
           ).optional(),
         },
-        ['day_of_week', 'class_name', 'subject_name', 'teacher_name'],
+        Slot,
       ),
       answer: Slot,
       isPage: true,

@@ -106,7 +106,7 @@ export const transportBuses = resource(
             .optional()
             .meta({ description: 'Insurance or fitness certificate expires before this day.' }),
         },
-        ['registration_number', 'capacity', 'insurance_expires_on', 'fitness_expires_on', 'created_at'],
+        Bus,
       ),
       answer: Bus,
       isPage: true,

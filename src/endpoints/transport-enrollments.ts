@@ -1,7 +1,17 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
 import { choice } from '../http/leniency.ts';
-import { clock, Deleted, id, optionalText, page, pathId, timestamp, timestamps } from '../http/schemas.ts';
+import {
+  clock,
+  Deleted,
+  id,
+  includeEnded,
+  optionalText,
+  page,
+  pathId,
+  timestamp,
+  timestamps,
+} from '../http/schemas.ts';
 
 const chooseTrip = 'must be pickup (to school) or drop (home): choose one, because one way could be either';
 const enrollmentType = choice(['pickup', 'drop', 'both'], {
@@ -62,7 +72,7 @@ export const transportEnrollments = resource(
       operation: 'transport_enrollments_list',
       summary: 'List enrollments',
       description:
-        'Includes cancelled enrollments unless `status` is given. `search` matches the name and admission number of the student.',
+        'Active enrollments. `status=cancelled` lists the cancelled ones, `include_ended=true` all. `search` matches the name and admission number of the student.',
       query: page(
         {
           route_id: pathId.optional(),
@@ -70,9 +80,11 @@ export const transportEnrollments = resource(
           stop_id: pathId.optional(),
           class_id: pathId.optional().meta({ description: 'The current class of the student.' }),
           status: status.optional(),
+          include_ended: includeEnded,
           enrollment_type: enrollmentType.optional(),
         },
-        ['created_at', 'student_name', 'stop'],
+        Enrollment,
+        { sorts: ['stop'] },
       ),
       answer: Enrollment,
       isPage: true,
@@ -91,7 +103,7 @@ export const transportEnrollments = resource(
       operation: 'transport_enroll_cancel',
       summary: 'Cancel an enrollment',
       description:
-        'The enrollment stays in the list with status `cancelled`. 409 `invalid_state` if it is already cancelled.',
+        'The enrollment leaves the default list and stays in the list with `status=cancelled`. 404 if it is already cancelled.',
       query: z.strictObject({ reason: optionalText(500).meta({ examples: ['Moved house'] }) }),
       answer: Deleted,
     },

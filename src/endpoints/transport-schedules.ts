@@ -111,10 +111,10 @@ export const transportSchedules = resource(
       description:
         'One entry per route and school day. Give `date`, or `from_date` and `to_date` (at most 100 days); with only one of the two, the list covers one week, and without any date the week from today. `search` matches the route. A student sees only the route in which they are enrolled.',
       query: dateRange(
-        page({ date: date.optional(), from_date: date.optional(), to_date: date.optional(), ...resourceFilters }, [
-          'date',
-          'route_name',
-        ]),
+        page(
+          { date: date.optional(), from_date: date.optional(), to_date: date.optional(), ...resourceFilters },
+          ScheduledRoute,
+        ),
         100,
       ),
       answer: ScheduledRoute,
@@ -125,10 +125,10 @@ export const transportSchedules = resource(
       summary: 'List exceptions',
       description: '`search` matches route, bus, driver and reason.',
       query: dateRange(
-        page({ ...resourceFilters, kind: kind.optional(), from_date: date.optional(), to_date: date.optional() }, [
-          'date',
-          'created_at',
-        ]),
+        page(
+          { ...resourceFilters, kind: kind.optional(), from_date: date.optional(), to_date: date.optional() },
+          Exception,
+        ),
         3660,
       ),
       answer: Exception,
@@ -155,12 +155,12 @@ export const transportSchedules = resource(
       operation: 'transport_conflict_check',
       summary: 'Check for conflicts',
       description:
-        'With a bus or driver: the conflicts that `POST /api/transport/bus-assignments` or, with kind `replacement`, `POST /api/transport/schedules/exceptions` would report for these days, for one route (`route_id`) or any. Without a bus or driver: the conflicts in the existing plan of the route or of all routes.',
+        'By default from today for one week; with one of the two dates, the week that begins or ends with it. With a bus or driver: the conflicts that `POST /api/transport/bus-assignments` or, with kind `replacement`, `POST /api/transport/schedules/exceptions` would report for these days, for one route (`route_id`) or any. Without a bus or driver: the conflicts in the existing plan of the route or of all routes.',
       query: dateRange(
         z.strictObject({
           ...resourceFilters,
-          from_date: date,
-          to_date: date,
+          from_date: date.optional(),
+          to_date: date.optional(),
           kind: choice(['assignment', 'replacement']).optional().meta({
             description:
               'A replacement cannot use a bus or driver that serves another route. An assignment overrides the defaults of other routes. Defaults to `assignment`.',
@@ -219,7 +219,7 @@ export const transportAssignments = resource(
           staff_id: pathId.optional(),
           date: date.optional().meta({ description: 'Assignments that cover this day.' }),
         },
-        ['starts_on', 'ends_on', 'route_name'],
+        Assignment,
       ),
       answer: Assignment,
       isPage: true,

@@ -175,11 +175,7 @@ export const transport = resource(
       operation: 'transport_fee_plans_list',
       summary: 'List fee plans',
       description: '`search` matches the name.',
-      query: page({ route_id: pathId.optional(), academic_year_id: pathId.optional() }, [
-        'name',
-        'amount',
-        'created_at',
-      ]),
+      query: page({ route_id: pathId.optional(), academic_year_id: pathId.optional() }, FeePlan),
       answer: FeePlan,
       isPage: true,
     },

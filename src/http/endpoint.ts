@@ -48,6 +48,8 @@ export interface Endpoint {
   answer?: z.ZodType;
   /** The response is `{data: [...], pagination}`. */
   isPage?: boolean;
+  /** With `isPage`: `data` is an object of the schema `answer`, and this field of it is the page. */
+  pagedField?: string;
   /** Fields of a page besides `data` and `pagination`. */
   extraFields?: Record<string, z.ZodType>;
   /** Answers 201 with a Location. A dry run (`dry_run`) creates nothing and answers 200. */

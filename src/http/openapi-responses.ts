@@ -107,7 +107,12 @@ function successResponse(endpoint: Endpoint, headers: Record<string, string>) {
       ),
     };
   const answer = endpoint.answer ?? z.null();
-  const page = { success: z.literal(true), data: z.array(answer), pagination: Pagination, ...endpoint.extraFields };
+  const page = {
+    success: z.literal(true),
+    data: endpoint.pagedField === undefined ? z.array(answer) : answer,
+    pagination: Pagination,
+    ...endpoint.extraFields,
+  };
   return {
     description: endpoint.isCreate ? 'Created.' : 'Success.',
     content: jsonContent(endpoint.isPage ? z.object(page) : successEnvelope(answer)),

@@ -85,6 +85,11 @@ const fixedPaths: ZodOpenApiPathsObject = {
   },
 };
 
+const openTo = {
+  staff: 'Needs a login of a school user with any role but student.',
+  everyone: 'Needs a login of a school user.',
+};
+
 /** Who may call the endpoint, in words. */
 function describeAccess(endpoint: Endpoint, operation: Operation): string {
   const ownRows = operation.allows_own_rows ? ', except for own data of students and teachers' : '';
@@ -96,7 +101,9 @@ function describeAccess(endpoint: Endpoint, operation: Operation): string {
     refresh: 'Needs a refresh token, in X-Refresh-Token or as a cookie.',
     any: 'Needs a login, of a school user or an operator.',
     tenant: operation.permission
-      ? `Needs the permission \`${operation.permission}\`${ownRows}.`
+      ? operation.open_to
+        ? openTo[operation.open_to]
+        : `Needs the permission \`${operation.permission}\`${ownRows}.`
       : 'Needs a login of a school user.',
     platform: 'Needs an operator with the admin role.',
     analyst: 'Needs an operator, with any role.',

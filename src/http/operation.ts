@@ -6,6 +6,7 @@ export interface Operation {
   access: 'public' | 'token' | 'feed' | 'picture' | 'refresh' | 'any' | 'tenant' | 'platform' | 'analyst';
   permission: string | null;
   allows_own_rows: boolean;
+  open_to: 'staff' | 'everyone' | null;
   role: string | null;
   feature: string | null;
   needs_setup: boolean;

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { ZodRawShape } from 'zod';
 import { alsoMatches, alsoReads } from './leniency.ts';
+import { suggestion } from './nearest.ts';
 
 /** Whether a text has no control characters except tab and line feed. Postgres cannot store NUL. */
 const isStorable = (text: string) => text.isWellFormed() && !/[\0-\x08\x0b-\x1f\x7f]/.test(text);
@@ -180,8 +181,38 @@ export const timestamps = { created_at: timestamp, updated_at: timestamp };
 /** The response to a delete. */
 export const Deleted = z.object({ id }).meta({ id: 'Deleted', description: 'The deleted record.' });
 
-/** The query parameters of a list: page, pageSize, sort, order, search, and the filters of the resource. */
-export function page<F extends ZodRawShape>(filters: F, sorts: [string, ...string[]]) {
+/** Whether a list without the filter `status` includes records that have ended. */
+export const includeEnded = flag
+  .optional()
+  .meta({ description: '`true`: also records that the list leaves out unless `status` asks for them.' });
+
+/** The fields of a record whose values can be sorted: not lists and objects. */
+function scalarFields(record: z.ZodObject): string[] {
+  const isScalar = (schema: z.core.$ZodType): boolean => {
+    if (schema instanceof z.ZodNullable || schema instanceof z.ZodOptional) return isScalar(schema.unwrap());
+    return !(schema instanceof z.ZodArray || schema instanceof z.ZodObject || schema instanceof z.ZodRecord);
+  };
+  return Object.keys(record.shape).filter((name) => isScalar(record.shape[name] as z.core.$ZodType));
+}
+
+/** How a list differs from others. */
+interface ListOptions {
+  /** Sorts besides the fields of the record. */
+  sorts?: string[];
+  /** Records per page without `pageSize`. Short lists that clients read as a whole have the maximum, 100. */
+  defaultSize?: number;
+}
+
+/**
+ * The query parameters of a list: page, pageSize, sort, order, search, and the filters of the resource.
+ * @param record  the schema of one entry; its scalar fields are the sorts
+ */
+export function page<F extends ZodRawShape>(
+  filters: F,
+  record: z.ZodObject,
+  { sorts = [], defaultSize = 20 }: ListOptions = {},
+) {
+  const names = [...new Set(['id', ...scalarFields(record), ...sorts])];
   return z.strictObject({
     page: digits
       .pipe(z.int().min(1).max(1_000_000_000))
@@ -192,17 +223,34 @@ export function page<F extends ZodRawShape>(filters: F, sorts: [string, ...strin
         override: { type: 'integer', minimum: 1, default: 1 },
       }),
     pageSize: digits
+      .prefault(String(defaultSize))
       .pipe(z.int().min(1))
       .transform((size) => Math.min(size, 100))
-      .optional()
       .meta({
         description: 'Records per page, at most 100; larger values are treated as 100.',
         examples: [20],
-        override: { type: 'integer', minimum: 1, default: 20 },
+        override: { type: 'integer', minimum: 1, default: defaultSize },
       }),
     search: text(200, 0).optional().meta({ description: 'Words that must all occur. Case and accents are ignored.' }),
-    sort: z.enum(sorts).optional().meta({ description: 'Field to sort by. Ties are sorted by id.' }),
-    order: z.enum(['asc', 'desc']).optional().meta({ description: 'Sort direction.' }),
+    sort: z
+      .enum(
+        names.flatMap((name) => [name, `-${name}`]),
+        {
+          error: ({ input }) =>
+            `is not a field to sort by${suggestion(String(input), names)} The fields are ${names.join(', ')}.`,
+        },
+      )
+      .optional()
+      .meta({ description: 'Field to sort by; `-` before it means descending. Ties are sorted by id.' }),
+    order: z
+      .string()
+      .toLowerCase()
+      .pipe(z.enum(['asc', 'desc']))
+      .optional()
+      .meta({
+        description: 'Sort direction, in upper or lower case. Ignored if `sort` begins with `-`.',
+        override: { type: 'string', enum: ['asc', 'desc'] },
+      }),
     ...filters,
   });
 }

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { pathParameters, type Endpoint } from './endpoint.ts';
 import { ApiError, type ErrorDetail } from '../domain/errors.ts';
 import { readLeniently } from './leniency.ts';
+import { suggestion } from './nearest.ts';
 
 /** Maximum number of errors per response, so that a small request cannot produce a large response. */
 const maxDetails = 20;
@@ -67,7 +68,11 @@ function messageFor(issue: z.core.$ZodRawIssue): string {
 z.config({ customError: messageFor });
 
 /** Converts the issues of zod to the details of the error envelope: one per field, with a dotted path. */
-export function details(error: z.ZodError, maxCount = Infinity): ErrorDetail[] {
+export function details(
+  error: z.ZodError,
+  maxCount = Infinity,
+  unknownMessage: (key: string) => string = () => 'is not a known field',
+): ErrorDetail[] {
   const first = new Map<string, string>();
   for (const issue of error.issues) {
     const isUnknown = issue.code === 'unrecognized_keys';
@@ -75,7 +80,7 @@ export function details(error: z.ZodError, maxCount = Infinity): ErrorDetail[] {
     for (const path of paths) {
       if (first.size >= maxCount) break;
       const dotted = path.map(String).join('.');
-      if (!first.has(dotted)) first.set(dotted, isUnknown ? 'is not a known field' : issue.message);
+      if (!first.has(dotted)) first.set(dotted, isUnknown ? unknownMessage(String(path.at(-1))) : issue.message);
     }
     if (first.size >= maxCount) break;
   }
@@ -85,12 +90,17 @@ export function details(error: z.ZodError, maxCount = Infinity): ErrorDetail[] {
 /**
  * Validates one part of a request.
  * @param isUpdate  the part is the body of an update
+ * @param unknownMessage  the message about an unknown field
  * @throws ApiError validation_error with one detail per invalid field
  */
-function parse<T>(schema: z.ZodType<T>, value: unknown, isUpdate = false): T {
+function parse<T>(
+  schema: z.ZodType<T>,
+  value: unknown,
+  { isUpdate = false, unknownMessage }: { isUpdate?: boolean; unknownMessage?: (key: string) => string } = {},
+): T {
   const parsed = schema.safeParse(readLeniently(schema, value, isUpdate));
   if (parsed.success) return parsed.data;
-  const faults = details(parsed.error, maxDetails);
+  const faults = details(parsed.error, maxDetails, unknownMessage);
   const first = faults[0];
   const rest = faults.length > 1 ? ` (and ${String(faults.length - 1)} more)` : '';
   throw new ApiError(
@@ -100,6 +110,17 @@ function parse<T>(schema: z.ZodType<T>, value: unknown, isUpdate = false): T {
       details: faults,
     },
   );
+}
+
+/**
+ * Validates a query. Empty parameters count as absent, because forms send them for empty inputs. `_` is ignored:
+ * clients send it to bypass caches.
+ */
+function parseQuery(schema: z.ZodObject, value: unknown): Record<string, unknown> {
+  const given = Object.entries(value as object).filter(([name, text]) => name !== '_' && text !== '');
+  return parse(schema, Object.fromEntries(given), {
+    unknownMessage: (name) => `is not a known parameter${suggestion(name, Object.keys(schema.shape))}`,
+  });
 }
 
 /** The fields that the response of a PUT has but its body does not. */
@@ -124,7 +145,7 @@ export function validator(endpoint: Endpoint, method: string, path: string) {
   const parseBody = (input: unknown): Record<string, unknown> => {
     if (!body) return {};
     return body instanceof z.ZodObject
-      ? parse(body, input, method === 'PUT' || endpoint.isUpdate)
+      ? parse(body, input, { isUpdate: method === 'PUT' || endpoint.isUpdate === true })
       : { items: parse(body, input) };
   };
   return (request: { params: unknown; query: unknown; body: unknown }): Record<string, unknown> => {
@@ -137,6 +158,6 @@ export function validator(endpoint: Endpoint, method: string, path: string) {
       if (own && Object.keys(own).length > 0) given = { read_only: own };
       input = other;
     }
-    return { ...parse(query, request.query), ...parseBody(input), ...given, ...parse(params, request.params) };
+    return { ...parseQuery(query, request.query), ...parseBody(input), ...given, ...parse(params, request.params) };
   };
 }

@@ -236,7 +236,7 @@ describe('the list of terms', () => {
     expect(await found('academic_year_id=999999')).toEqual([]);
   });
 
-  test.each(['sort=created_at', 'academic_year_id=x', 'year=1'])('%s is a 400', async (query) => {
+  test.each(['sort=terms', 'academic_year_id=x', 'year=1'])('%s is a 400', async (query) => {
     expect((await lists.admin.get(`/api/academic-terms?${query}`, 400)).error).toBe('validation_error');
   });
 });

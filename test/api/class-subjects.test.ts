@@ -289,7 +289,7 @@ describe('the list', () => {
   });
 
   test.each([
-    ['sort=teacher_name', 'sort'],
+    ['sort=teacher_phone', 'sort'],
     ['class_id=alpha', 'class_id'],
     ['teacher_id=0', 'teacher_id'],
     ['grade_id=1', 'grade_id'],

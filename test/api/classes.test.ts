@@ -450,7 +450,7 @@ describe('the list', () => {
   });
 
   test.each([
-    ['sort=room', 'sort'],
+    ['sort=rooms', 'sort'],
     ['order=up', 'order'],
     ['page=0', 'page'],
     ['grade_id=first', 'grade_id'],

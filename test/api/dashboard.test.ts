@@ -233,6 +233,8 @@ describe('the dashboard', () => {
   });
 });
 
+const noFees = { collected_this_month: null, pending: null };
+
 describe('the scope of the dashboard', () => {
   test('a teacher gets the figures of the classes that they teach, and neither fees nor leaves', async () => {
     const school = await service.school();
@@ -267,7 +269,7 @@ describe('the scope of the dashboard', () => {
       total_teachers: 2,
       total_classes: 2,
       attendance_today: { present: 2, absent: 1, late: 1 },
-      fee_summary: null,
+      fee_summary: noFees,
       pending_leaves: null,
     });
     expect(await dashboardOf(school.admin)).toMatchObject({
@@ -299,8 +301,8 @@ describe('the scope of the dashboard', () => {
   test('fees require fee.read for the whole school and the feature fees_management', async () => {
     const school = await service.school();
     const summary = async (who: Client) => (await dashboardOf(who)).fee_summary;
-    expect(await summary(await school.user(['transport_manager']))).toBeNull();
-    expect(await summary(await school.user(['accountant']))).not.toBeNull();
+    expect(await summary(await school.user(['transport_manager']))).toEqual(noFees);
+    expect(await summary(await school.user(['accountant']))).toEqual({ collected_this_month: 0, pending: 0 });
     // fee.read in the student or teacher role covers only the user's own fees.
     await sql(
       school,
@@ -308,24 +310,38 @@ describe('the scope of the dashboard', () => {
     );
     for (const own of ['student', 'teacher']) {
       const user = await school.user(['transport_manager', own]);
-      expect(await dashboardOf(user)).toMatchObject({ fee_summary: null, pending_leaves: null });
+      expect(await dashboardOf(user)).toMatchObject({ fee_summary: noFees, pending_leaves: null });
     }
     await service.operator.put(`/api/platform/tenants/${school.id}`, { feature_flags: { fees_management: false } });
-    expect(await summary(school.admin)).toBeNull();
+    expect(await summary(school.admin)).toEqual(noFees);
   });
 
   test('a teacher with a second role that has only fee.read gets no fees', async () => {
     const school = await service.school();
-    expect((await dashboardOf(await school.user(['teacher', await school.role('fee.read')]))).fee_summary).toBeNull();
+    expect((await dashboardOf(await school.user(['teacher', await school.role('fee.read')]))).fee_summary).toEqual(
+      noFees,
+    );
   });
 
-  test('it requires dashboard.read, which students, users without a role, operators and anonymous users do not have', async () => {
+  test('every user of the school gets it; without dashboard.read the figures are null', async () => {
     const school = await service.school();
+    const { classId } = await school.classroom();
     const email = `pupil@${school.subdomain}.example`;
-    await addStudents(school, 1, { email, create_user_account: true, password: testPassword });
+    await addStudents(school, 1, { email, class_id: classId, create_user_account: true, password: testPassword });
     const student = await service.anonymous.login({ tenant_id: school.id, email, password: testPassword });
-    for (const who of [student, await school.user([]), service.operator])
-      expect((await who.get(path, 403)).error).toBe('forbidden');
+    for (const who of [student, await school.user([]), await school.user([await school.role('fee.read')])])
+      expect(await dashboardOf(who)).toMatchObject({
+        academic_year: { name: expect.any(String) as unknown },
+        total_students: null,
+        total_teachers: null,
+        total_classes: null,
+        attendance_today: { present: null, absent: null, late: null },
+        pending_leaves: null,
+        upcoming_holidays: [],
+        recent_notifications: expect.any(Array) as unknown,
+      });
+    expect((await dashboardOf(student)).fee_summary).toEqual(noFees);
+    expect((await service.operator.get(path, 403)).error).toBe('forbidden');
     await service.anonymous.get(path, 401);
   });
 });

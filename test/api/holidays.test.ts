@@ -155,7 +155,7 @@ describe('the list', () => {
   test.each([
     ['from_date=2026-01-01&to_date=2036-12-31', 'to_date'],
     ['from_date=2026-01-02&to_date=2026-01-01', 'to_date'],
-    ['sort=created_at', 'sort'],
+    ['sort=created', 'sort'],
     ['year=2026', 'year'],
   ])('%s is a 400 that names the parameter', async (query, parameter) => {
     expect((await lists.admin.get(`${path}?${query}`, 400)).details.map((detail) => detail.path)).toEqual([parameter]);

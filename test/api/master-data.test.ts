@@ -278,7 +278,7 @@ describe.each(lists)('%s', (path, table, users) => {
     });
 
     test.each([
-      ['sort=description', 'sort'],
+      ['sort=text', 'sort'],
       ['order=up', 'order'],
       ['page=0', 'page'],
       ['name=Beta', 'name'],

@@ -174,7 +174,7 @@ describe('roles', () => {
     const ascending = await names('sort=name');
     expect(ascending.indexOf('Alpha')).toBeLessThan(ascending.indexOf('beta'));
     expect(await names('sort=name&order=desc')).toEqual([...ascending].reverse());
-    expect((await fresh.admin.get('/api/rbac/roles?sort=user_count', 400)).details).toMatchObject([{ path: 'sort' }]);
+    expect((await fresh.admin.get('/api/rbac/roles?sort=permissions', 400)).details).toMatchObject([{ path: 'sort' }]);
   });
 });
 

@@ -479,7 +479,7 @@ describe('the list', () => {
   });
 
   test.each([
-    ['sort=size', 'sort'],
+    ['sort=content', 'sort'],
     ['document_type_id=one', 'document_type_id'],
     ['student_id=1', 'student_id'],
   ])('%s is a 400 that names the parameter', async (query, path) => {

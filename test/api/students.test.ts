@@ -750,7 +750,12 @@ describe('a deleted student', () => {
     const { classId } = await school.classroom(unique('Class'));
     const last_name = unique('Deleted');
     const student = await createStudent({ last_name, class_id: classId });
-    expect((await school.admin.delete<{ id: number }>(`/api/students/${student.id}`)).data).toEqual({ id: student.id });
+    const { data: deleted } = await school.admin.delete<Student>(`/api/students/${student.id}`);
+    expect(deleted).toEqual({
+      ...student,
+      deleted_at: expect.any(String) as unknown,
+      updated_at: expect.any(String) as unknown,
+    });
     await school.admin.get(`/api/students/${student.id}`, 404);
     await school.admin.put(`/api/students/${student.id}`, { first_name: 'Back' }, 404);
     await school.admin.delete(`/api/students/${student.id}`, 404);
@@ -763,6 +768,64 @@ describe('a deleted student', () => {
     );
     expect(rows).toEqual([{ deleted: true, first_name: 'Sam' }]);
     expect(await enrollments(student.id)).toMatchObject([{ class_id: classId, status: 'withdrawn', ended: true }]);
+  });
+
+  test('is listed with is_deleted, only for users with student.delete', async () => {
+    const last_name = unique('Listed');
+    const [student] = [await createStudent({ last_name }), await createStudent({ last_name })];
+    await school.admin.delete(`/api/students/${student.id}`);
+    const query = `/api/students?search=${last_name}&is_deleted`;
+    expect((await school.admin.get<Student[]>(`${query}=true&sort=-id`)).data.map(({ id }) => id)).toEqual([
+      student.id,
+    ]);
+    expect((await school.admin.get<Student[]>(`${query}=false`)).data).toHaveLength(1);
+    const teacher = await school.user(['teacher']);
+    expect((await teacher.get(`${query}=true`, 403)).message).toBe(
+      'Deleted students need the permission student.delete.',
+    );
+  });
+
+  test('is restored by deleted_at null, in their class, if the admission number is free and the user has student.delete', async () => {
+    const { classId } = await school.classroom(unique('Class'));
+    const student = await createStudent({ class_id: classId });
+    const path = `/api/students/${student.id}`;
+    // A client may send a student back as read.
+    expect((await school.admin.put<Student>(path, { deleted_at: null, phone: '1' })).data.phone).toBe('1');
+    await school.admin.delete(path);
+    const editor = await school.user([await school.role('student.read', 'student.update')]);
+    expect((await editor.put(path, { deleted_at: null }, 403)).error).toBe('forbidden');
+    const other = await createStudent({ admission_number: student.admission_number });
+    expect((await school.admin.put(path, { deleted_at: null }, 409)).details).toMatchObject([
+      { path: 'admission_number' },
+    ]);
+    await school.admin.get(path, 404);
+    await school.admin.put(path, { deleted_at: '2026-01-01T00:00:00Z' }, 400);
+    const admission_number = unique('Again');
+    const { data: restored } = await school.admin.put<Student>(path, { deleted_at: null, admission_number });
+    expect(restored).toMatchObject({ id: student.id, admission_number, class_id: classId, deleted_at: null });
+    expect((await school.admin.get<Student>(path)).data).toEqual(restored);
+    expect((await enrollments(student.id)).map(({ status }) => status).sort()).toEqual(['active', 'withdrawn']);
+    expect(other.admission_number).toBe(student.admission_number);
+  });
+
+  test('is restored only within the limit of the plan', async () => {
+    const full = await service.school();
+    const one = { first_name: 'A', last_name: 'B' };
+    const { data: gone } = await full.admin.post<Student>('/api/students', one, 201);
+    await full.admin.delete(`/api/students/${gone.id}`);
+    await service.database.query(
+      `with small as (insert into platform.plan (name, price_monthly, max_students, max_teachers)
+         values ($2, 0, 1, 1) returning id)
+       update platform.tenant set plan_id = small.id from small where tenant.id = $1`,
+      [full.id, unique('Small')],
+    );
+    await full.admin.post('/api/students', one, 201);
+    expect((await full.admin.put(`/api/students/${gone.id}`, { deleted_at: null }, 403)).error).toBe(
+      'plan_limit_reached',
+    );
+    expect((await full.admin.get<Student[]>('/api/students?is_deleted=true')).data.map(({ id }) => id)).toEqual([
+      gone.id,
+    ]);
   });
 
   test('cannot log in, ends their sessions at once, and frees the email', async () => {

@@ -294,7 +294,7 @@ describe('the list', () => {
     expect((await lists.admin.get('/api/subjects?subject_context_id=core', 400)).details).toMatchObject([
       { path: 'subject_context_id' },
     ]);
-    expect((await lists.admin.get('/api/subjects?sort=description', 400)).details).toMatchObject([{ path: 'sort' }]);
+    expect((await lists.admin.get('/api/subjects?sort=text', 400)).details).toMatchObject([{ path: 'sort' }]);
   });
 });
 

@@ -382,7 +382,7 @@ describe('leaves', () => {
 
     test.each([
       ['status=open', 'status'],
-      ['sort=reason', 'sort'],
+      ['sort=reasons', 'sort'],
       ['academic_year_id=x', 'academic_year_id'],
       ['colour=red', 'colour'],
     ])('%s is a 400 that names the parameter', async (query, path) => {

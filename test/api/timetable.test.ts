@@ -752,7 +752,7 @@ describe('the list', () => {
       expect([query, some]).toEqual([query, everybody.filter(fits)]);
       expect(some.length).toBeGreaterThan(0);
     }
-    for (const query of ['day_of_week=8', 'day_of_week=x', 'class_id=0', 'sort=room', 'period=1']) {
+    for (const query of ['day_of_week=8', 'day_of_week=x', 'class_id=0', 'sort=rooms', 'period=1']) {
       expect((await lists.admin.get(`${path}?${query}`, 400)).details.map((detail) => detail.path)).toEqual([
         query.split('=')[0],
       ]);

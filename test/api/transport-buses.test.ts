@@ -97,7 +97,7 @@ describe('buses', () => {
     expect(await found('is_active=true')).toEqual([b, c]);
     expect(await found(`expires_before=${day(7)}`)).toEqual([a]);
     expect(await found(`expires_before=${day(11)}`)).toEqual([a, b]);
-    await own.admin.get(`${path}?sort=model`, 400);
+    await own.admin.get(`${path}?sort=models`, 400);
   });
 });
 

@@ -624,11 +624,9 @@ describe('the conflict check', () => {
     ]);
   });
 
-  test('requires its dates, and answers not_found for unknown references', async () => {
-    expect((await admin.get(`${schedules}/conflict-check`, 400)).details.map(({ path }) => path).sort()).toEqual([
-      'from_date',
-      'to_date',
-    ]);
+  test('covers the week from today by default, and answers not_found for unknown references', async () => {
+    // Without dates, the week from today.
+    expect(await check('')).toEqual(await check(`from_date=${day(0)}&to_date=${day(6)}`));
     await admin.get(`${schedules}/conflict-check?from_date=${day(2)}&to_date=${day(1)}`, 400);
     for (const field of ['bus_id', 'driver_id', 'route_id'])
       await admin.get(`${schedules}/conflict-check?${days}&${field}=999999`, 404);

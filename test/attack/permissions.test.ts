@@ -13,7 +13,9 @@ import { envelopeError, errorMismatch, send } from '../support/client/wire.ts';
 const service = await testService();
 afterAll(() => service.close());
 const { endpoints, document } = await registry(service);
-const permissions = [...new Set(endpoints.flatMap(({ operation }) => operation.permission ?? []))].sort();
+/** Endpoints that nobody can call without their permission. */
+const guarded = endpoints.filter(({ operation }) => operation.permission !== null && operation.open_to === null);
+const permissions = [...new Set(guarded.flatMap(({ operation }) => operation.permission ?? []))].sort();
 
 /** The id of the one record in every table of the school. */
 const id = 500_001;
@@ -107,6 +109,30 @@ describe('permissions', () => {
     expect(permissions.length).toBeGreaterThan(8);
   });
 
+  test('an operation for staff or for everyone admits users without its permission, but students only if it is for everyone', async () => {
+    const open = endpoints.filter(({ operation }) => operation.open_to !== null);
+    expect(open.map(({ operation }) => [operation.name, operation.open_to, operation.writes])).toEqual([
+      ['students_promotion_preview', 'staff', false],
+      ['timetable_check_conflicts', 'staff', false],
+      ['notification_templates_list', 'staff', false],
+      ['dashboard_get', 'everyone', false],
+    ]);
+    const staff = await probe(school, 'Without permissions');
+    const nobody = await school.user([]);
+    const student = await school.user(['student']);
+    const outcome = async (endpoint: Registered, token: string) =>
+      (await ask(endpoint, token)).status === 403 ? 'refused' : 'admitted';
+    for (const endpoint of open) {
+      const isForStaff = endpoint.operation.open_to === 'staff';
+      expect([endpoint.name, await outcome(endpoint, staff.client.token)]).toEqual([endpoint.name, 'admitted']);
+      for (const { token } of [nobody, student])
+        expect([endpoint.name, await outcome(endpoint, token)]).toEqual([
+          endpoint.name,
+          isForStaff ? 'refused' : 'admitted',
+        ]);
+    }
+  });
+
   describe('a user whose role has every permission but one', () => {
     let all: Probe;
     beforeAll(async () => {
@@ -117,7 +143,7 @@ describe('permissions', () => {
       await all.may(allPermissions.map(({ name }) => name).filter((name) => name !== permission));
       const before = await checksums(service.database, school.schema, 'platform');
       const lines = await findErrors(
-        endpoints.filter(({ operation }) => operation.permission === permission),
+        guarded.filter(({ operation }) => operation.permission === permission),
         async (endpoint) => {
           const answer = await ask(endpoint, all.client.token);
           const fault = errorMismatch(answer, 403, 'forbidden');
@@ -146,7 +172,7 @@ describe('permissions', () => {
         await only.may([permission]);
         const others = share(permissions, n, 4)
           .filter((name) => name !== permission)
-          .map((name) => endpoints.find(({ operation }) => operation.permission === name));
+          .map((name) => guarded.find(({ operation }) => operation.permission === name));
         const lines = await findErrors(
           [
             ...endpoints.filter(({ operation }) => operation.permission === permission),
@@ -182,7 +208,7 @@ describe('permissions', () => {
   test('a user without a role is refused wherever a permission is needed, but can read their own profile', async () => {
     const nobody = await school.user([]);
     const lines = await findErrors(
-      endpoints.filter(({ operation }) => operation.permission !== null),
+      endpoints.filter(({ operation }) => operation.permission !== null && operation.open_to !== 'everyone'),
       async (endpoint) => errorMismatch(await ask(endpoint, nobody.token), 403, 'forbidden'),
     );
     expect(lines).toEqual([]);

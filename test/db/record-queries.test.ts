@@ -24,6 +24,17 @@ beforeAll(async () => {
       return null;
     exception when others then
       return json_build_object('code', sqlstate, 'message', sqlerrm);
+    end $$;
+    -- Of a record of the schemas in the search path; empty for other records.
+    create function pg_temp.scalar_columns(p_record core.record) returns text[] language plpgsql as $$
+    begin
+      drop table if exists pg_temp.shown;
+      execute format('create temporary table shown as select %s from %s limit 0', p_record.columns, p_record.source);
+      return array(
+        select attname from pg_attribute join pg_type t on t.oid = atttypid
+        where attrelid = 'pg_temp.shown'::regclass and attnum > 0 and t.typcategory <> 'A' and t.typname not in ('json', 'jsonb'));
+    exception when undefined_table or undefined_column then
+      return '{}';
     end $$`);
 });
 afterAll(async () => {
@@ -39,6 +50,7 @@ interface PlanError {
 interface RecordDefinition {
   name: string;
   filters: string[];
+  /** Those that the record defines, and every scalar column that it shows. */
   sorts: string[];
   has_search: boolean;
   default_sort: string | null;
@@ -92,9 +104,10 @@ async function explain({ name, filters, sorts, has_search, default_sort }: Recor
 const definitions = async () =>
   (
     await client.query<RecordDefinition>(
-      `select name, array(select jsonb_object_keys(filters)) as filters, array(select jsonb_object_keys(sorts)) as sorts,
+      `select name, array(select jsonb_object_keys(filters)) as filters,
+         array(select jsonb_object_keys(sorts) union select unnest(pg_temp.scalar_columns(r)) where default_sort is not null) as sorts,
          search is not null as has_search, default_sort
-       from core.record order by name`,
+       from core.record r order by name`,
     )
   ).rows;
 
