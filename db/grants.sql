@@ -39,8 +39,8 @@ declare
     refuse_read_only,effective_rights,lock_rights,refresh_rights,session_set_rights,session_open,session_rotate,
     session_end,sessions_revoke,token_use,tokens_void,token_is_recent,login_attempt,login_succeeded,tenant_features,
     tenant_summary,recipient_variables,placeholder_names,template_format,fill_placeholders,render,
-    require_placeholders,impersonator,refuse_impersonator,clean_title,clean_message,written_day,written_amount,
-    idempotency_key_lifetime
+    impersonator,refuse_impersonator,clean_title,clean_message,written_day,written_amount,
+    idempotency_key_lifetime,picture_url
   }';
   v_tenant_only text[] := '{
     enforce_plan_limits,tenant_usage,has_whole_school_scope,can_see_teacher_details,require_whole_school,class_staff,

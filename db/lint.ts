@@ -77,7 +77,7 @@ async function checkDefinition(file: string, name: string, args: Argument[]): Pr
   const text = (constant: Constant | undefined) => constant?.A_Const?.sval?.sval ?? '';
   const positional = args.filter(({ NamedArgExpr }) => !NamedArgExpr).map(text);
   const [record = '', parameter = '', ...expressions] = positional;
-  const condition = (sql: string) => `select from t where (${sql.replace(/:(value|patterns?)\b/g, "'x'")})`;
+  const condition = (sql: string) => `select from t where (${sql.replace(/:(value|patterns?|phrase)\b/g, "'x'")})`;
   if (name === 'core.define_filter')
     await checkParses(file, `filter ${parameter} of ${record}`, condition(expressions[0] ?? ''));
   if (name === 'core.define_sort')

@@ -68,18 +68,15 @@ begin
       'email', v_user.email,
       'first_name', v_user.first_name,
       'last_name', v_user.last_name,
-      'profile_picture_url', api.own_picture_url(v_user.profile_picture_id)),
+      'profile_picture_id', v_user.profile_picture_id),
     'permissions', v_rights.permissions,
     'enabled_features', core.tenant_features());
 end $$;
 comment on function api.auth_session_open is
   '{user_id, password_hash} of a verified login → {session_id, refresh_token, tenant_id, user, permissions, '
-  'enabled_features}. Compares the hash again: this proves that the facade verified the password and that it has not '
+  'enabled_features}. The facade replaces profile_picture_id by the address of the picture. '
+  'Compares the hash again: this proves that the facade verified the password and that it has not '
   'changed since. Raises invalid_credentials.';
-
-create function api.own_picture_url(p_file_id bigint) returns text language sql immutable
-  return '/api/auth/profile/picture?v=' || p_file_id;
-comment on function api.own_picture_url is 'The URL of the current user''s picture; null without one.';
 
 create function api.audit_own(p_action text, p_changes jsonb default '{}') returns void language plpgsql as $$
 begin
@@ -108,8 +105,8 @@ begin
     || core.session_rotate(p ->> 'refresh_token')::jsonb)::json;
 end $$;
 comment on function api.auth_refresh is
-  '{refresh_token} → {session_id, user_id, tenant_id, refresh_token}, or {refused, is_over} if the token was used '
-  'before. Raises invalid_token if the user can no longer log in.';
+  '{refresh_token} → {session_id, user_id, tenant_id, refresh_token}, or {refused} if the token is retired, which ends '
+  'the session. Raises invalid_token if the user can no longer log in.';
 
 create function api.auth_profile(p jsonb) returns json language plpgsql stable as $$
 declare
@@ -121,7 +118,7 @@ begin
       'first_name', u.first_name,
       'last_name', u.last_name,
       'phone', u.phone,
-      'profile_picture_url', api.own_picture_url(u.profile_picture_id),
+      'profile_picture_url', core.picture_url(u.profile_picture_id),
       'email_verified', u.email_verified_at is not null,
       'last_login_at', u.last_login_at,
       'is_platform_admin', core.tenant_id() is null,
@@ -143,7 +140,8 @@ create function api.auth_profile_update(p jsonb) returns json language plpgsql a
 declare
   v_before jsonb := api.auth_profile(p);
 begin
-  perform core.refuse_read_only(coalesce(p -> 'read_only', '{}'), v_before, '{updated_at,last_login_at}');
+  perform core.refuse_read_only(
+    coalesce(p -> 'read_only', '{}'), v_before, '{updated_at,last_login_at,profile_picture_url}');
   update user_account u
     set (first_name, last_name, phone) = (select n.first_name, n.last_name, n.phone from jsonb_populate_record(u, p) n)
     where id = core.user_id();

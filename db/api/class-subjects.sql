@@ -46,7 +46,9 @@ declare
   v_class_id bigint := (p ->> 'class_id')::bigint;
   v_teacher_id bigint := (p ->> 'teacher_id')::bigint;
 begin
-  if not exists (select from class where id = v_class_id) then
+  -- An assignment of a teacher takes the same lock, so that one of the two sees the other.
+  perform from class where id = v_class_id for no key update;
+  if not found then
     perform core.refuse_field('invalid_reference', 'class_id', format('There is no class %s.', v_class_id));
   end if;
   perform api.require_active_teacher(v_teacher_id, 'teacher_id');
@@ -57,11 +59,13 @@ begin
   if v_id is null then
     perform core.refuse_field('conflict', 'subject_id', 'The class already has this subject.');
   end if;
+  perform api.link_assigned_teachers(array[v_id]);
   return api.class_subject_record(v_id);
 end $$;
 comment on function api.class_subjects_create is
-  'Adds a subject to a class. Raises invalid_reference for a class outside the scope of the request or an inactive '
-  'teacher, conflict if the class already has the subject.';
+  'Adds a subject to a class. Without a teacher_id, it gets the teacher who was assigned to the class with its name or '
+  'code. Raises invalid_reference for a class outside the scope of the request or an inactive teacher, conflict if the '
+  'class already has the subject.';
 
 create function api.class_subjects_update(p jsonb) returns json language plpgsql as $$
 declare

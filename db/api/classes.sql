@@ -80,7 +80,7 @@ select core.define_record('class_staff_member', p_table => 'teacher', p_key => '
   $$,
   p_columns => $$
     t.id, t.id as teacher_id, t.first_name, t.last_name, t.email, t.is_active and t.deleted_at is null as is_active,
-    s.is_class_teacher, coalesce(s.subjects, '{}') as subjects
+    s.is_class_teacher, array_to_string(s.subjects, ', ') as subject, coalesce(s.subjects, '{}') as subjects
   $$,
   p_search => $$platform.search_normal(concat_ws(' ', t.first_name, t.last_name, t.email))$$,
   p_equals => '{s.class_id}',
@@ -421,12 +421,41 @@ comment on function api.classes_teachers_list is
   'The staff of a class: its class teacher, the teachers of its subjects and of its timetable, and other assigned '
   'teachers. Raises not_found.';
 
+create function api.link_assigned_teachers(p_class_subject_ids bigint[]) returns void language plpgsql as $$
+begin
+  with assigned as (
+    select distinct on (cs.id) cs.id as class_subject_id, ta.teacher_id
+    from class_subject cs
+    join subject s on s.id = cs.subject_id
+    join teaching_assignment ta on ta.class_id = cs.class_id and lower(ta.subject) in (lower(s.code), lower(s.name))
+    join teacher t on t.id = ta.teacher_id and t.is_active and t.deleted_at is null
+    where cs.id = any (p_class_subject_ids) and cs.teacher_id is null
+    order by cs.id, lower(ta.subject) = lower(s.code) desc, ta.id
+  )
+  update class_subject cs
+    set teacher_id = a.teacher_id
+    from assigned a
+    where cs.id = a.class_subject_id;
+  -- The class subject now says what these assignments said.
+  delete from teaching_assignment ta
+    using class_subject cs, subject s
+    where cs.id = any (p_class_subject_ids)
+      and s.id = cs.subject_id
+      and ta.class_id = cs.class_id
+      and ta.teacher_id = cs.teacher_id
+      and lower(ta.subject) in (lower(s.code), lower(s.name));
+end $$;
+comment on function api.link_assigned_teachers is
+  'Gives new class subjects without a teacher the active teacher who was assigned to the class with the name or code '
+  'of the subject; the first one, if there are several.';
+
 create function api.classes_teachers_add(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
   v_teacher_id bigint := (p ->> 'teacher_id')::bigint;
   v_subject text := lower(p ->> 'subject');
   v_subject_id bigint;
+  v_answer jsonb;
 begin
   perform api.require_class(v_id);
   perform api.require_active_teacher(v_teacher_id, 'teacher_id');
@@ -454,12 +483,22 @@ begin
       values (v_id, v_teacher_id, p ->> 'subject')
       on conflict do nothing;
   end if;
-  return core.record_page('class_staff_member',
+  v_answer := core.record_page('class_staff_member',
     jsonb_build_object('class_id', v_id, 'teacher_id', v_teacher_id), false) -> 'data' -> 0;
+  return v_answer || jsonb_build_object('subject', (
+    select coalesce(
+      (select name from subject where id = v_subject_id),
+      (
+        select subject
+        from teaching_assignment
+        where class_id = v_id and teacher_id = v_teacher_id and lower(subject) = v_subject
+      ),
+      v_answer ->> 'subject')));
 end $$;
 comment on function api.classes_teachers_add is
   'Assigns a teacher to a class: {id, teacher_id, subject, is_class_teacher}. A subject of the class, given by name or '
-  'code, gets this teacher; any other subject is stored as text. is_class_teacher replaces the class teacher. Raises '
+  'code, gets this teacher; any other subject is stored as text, and linked when the class gets a subject of that name '
+  'or code. The answer names the subject of the request. is_class_teacher replaces the class teacher. Raises '
   'not_found for the class, invalid_reference for an inactive teacher, conflict for a teacher who is already class '
   'teacher of another class in the year.';
 
@@ -496,6 +535,7 @@ declare
   v_grade_id bigint := (p ->> 'grade_id')::bigint;
   v_class_ids bigint[] := array(select distinct jsonb_array_elements_text(p -> 'class_ids')::bigint);
   v_unknown_id bigint;
+  v_class_subject_ids bigint[];
   v_answer json;
 begin
   if not exists (select from grade where id = v_grade_id) then
@@ -521,12 +561,13 @@ begin
     select class_id, subject_id, periods_per_week
     from unnest(v_class_ids) class_id, template
     on conflict (class_id, subject_id) do nothing
-    returning class_id, subject_id
+    returning id, class_id, subject_id
   ), added as (
     select
       i.class_id,
       coalesce(json_agg(s.name order by s.name) filter (where s.id is not null), '[]') as names,
-      count(s.id) as count
+      count(s.id) as count,
+      array_agg(c.id) as class_subject_ids
     from unnest(v_class_ids) i (class_id)
     left join created c on c.class_id = i.class_id
     left join subject s on s.id = c.subject_id
@@ -535,14 +576,17 @@ begin
   select json_build_object(
       'added', sum(count),
       'skipped', count(*) * (select count(*) from template) - sum(count),
-      'classes', json_agg(json_build_object('class_id', class_id, 'added', names) order by class_id))
-    into v_answer
+      'classes', json_agg(json_build_object('class_id', class_id, 'added', names) order by class_id)),
+      array(select unnest(a.class_subject_ids) from added a)
+    into v_answer, v_class_subject_ids
     from added;
+  perform api.link_assigned_teachers(v_class_subject_ids);
   return v_answer;
 end $$;
 comment on function api.classes_subjects_by_grade is
   'Adds to classes the subjects of their grade''s template, or all subjects of the school with 5 periods a week if the '
-  'grade has no template: {grade_id, class_ids}. Does not change subjects that a class already has. Raises '
+  'grade has no template: {grade_id, class_ids}. Teachers who were assigned to a class with the name of a new subject '
+  'become its teachers. Does not change subjects that a class already has. Raises '
   'invalid_reference for an unknown grade or a class of another grade.';
 
 create function api.classes_available_class_teachers(p jsonb) returns json language plpgsql stable as $$

@@ -50,12 +50,9 @@ begin
     perform core.refuse_field('validation_error', 'variables',
       'This template has the name of an event, so only the variables of the event can be used.');
   end if;
-  perform core.require_placeholders('title', p_template ->> 'title', v_known);
-  perform core.require_placeholders('message', p_template ->> 'message', v_known);
 end $$;
 comment on function api.check_template is
-  'Raises validation_error if a template declares a variable that is built in or that its event does not have, or '
-  'uses a placeholder without a value.';
+  'Raises validation_error if a template declares a variable that is built in or that its event does not have.';
 
 create function api.notification_templates_create(p jsonb) returns json language plpgsql as $$
 declare

@@ -6,6 +6,7 @@ select core.define_operation('notifications_delete', p_feature => 'notifications
 select core.define_operation('notifications_read', p_feature => 'notifications', p_works_when_cancelled => true,
   p_record => 'notification');
 select core.define_operation('notifications_stream', p_feature => 'notifications');
+select core.define_operation('notifications_stream_token', p_feature => 'notifications');
 select core.define_operation('notifications_read_all', p_feature => 'notifications', p_works_when_cancelled => true);
 select core.define_operation('notifications_send', p_permission => 'notification.send', p_feature => 'notifications',
   p_idempotent => true, p_errors => '{invalid_reference}');
@@ -75,6 +76,14 @@ comment on function api.notifications_stream is
   'The newest is also the maximum, because a database restored from a backup has fewer notifications than the '
   'client has seen. Later notifications have higher ids (core.send_message).';
 
+create function api.notifications_stream_token(p jsonb) returns json language sql stable as $$
+  select json_build_object('last_event_id', coalesce(max(id), 0))
+  from notification
+  where user_id = core.user_id();
+$$;
+comment on function api.notifications_stream_token is
+  'Returns {last_event_id}: the id of the user''s newest notification, or 0. The facade adds the token.';
+
 create function api.refuse_unknown(p_field text, p_what text, p_given jsonb, p_known bigint[]) returns void
   language plpgsql stable as $$
 declare
@@ -116,8 +125,6 @@ declare
   v_name text;
 begin
   if not p ? 'template_id' then
-    perform core.require_placeholders('title', p ->> 'title', core.recipient_variables() || v_given);
-    perform core.require_placeholders('message', p ->> 'message', core.recipient_variables() || v_given);
     perform api.require_bounded(p ->> 'message', p -> 'variables');
     return jsonb_build_object(
       'channels', coalesce(p -> 'channels', '["in_app", "push"]'),
@@ -140,9 +147,9 @@ begin
       v_name,
       coalesce(' Its variables are: ' || nullif(array_to_string(v_declared, ', '), '') || '.', '')));
   end if;
-  select n into v_name
+  select trim(n) into v_name
     from unnest(core.placeholder_names(v_template.title || v_template.message)) n
-    where n = any (v_declared) and n <> all (v_given)
+    where trim(n) = any (v_declared) and trim(n) <> all (v_given)
     limit 1;
   if found then
     perform core.refuse_field('validation_error', 'variables.' || v_name, 'is required by the template');
@@ -156,7 +163,7 @@ begin
 end $$;
 comment on function api.words_to_send is
   'The texts to send, {channels, type, title, message}, from the request or from its template. Raises '
-  'invalid_reference if the template does not exist; validation_error for a placeholder without a value, for a '
+  'invalid_reference if the template does not exist; validation_error for a variable without a value, for a '
   'variable that the template does not have, and for a message that becomes too long.';
 
 create function api.notifications_send(p jsonb) returns json language plpgsql as $$

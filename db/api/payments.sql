@@ -53,7 +53,11 @@ $$);
 select core.define_filter('payment', 'from_date', 'p.payment_date >= :value::date');
 select core.define_filter('payment', 'to_date', 'p.payment_date <= :value::date');
 select core.define_filter('payment', 'kind', $$(p.invoice_id is null) = (:value = 'student_fee')$$);
-select core.define_filter('payment', 'payment_method', 'lower(p.payment_method) = lower(:value)');
+-- Both names ignore the spelling, because older payments have the texts that users wrote.
+select core.define_filter('payment', 'payment_method',
+  $$regexp_replace(lower(p.payment_method), '[ _-]', '', 'g') = replace(:value, '_', '')$$);
+select core.define_filter('payment', 'method',
+  $$regexp_replace(lower(p.payment_method), '[ _-]', '', 'g') = replace(:value, '_', '')$$);
 select core.define_sort('payment', 'payment_date', 'p.payment_date');
 select core.define_sort('payment', 'amount', 'p.amount');
 select core.define_sort('payment', 'receipt_number', 'p.receipt_number nulls last');
@@ -64,7 +68,7 @@ select core.define_functions('payments', 'payment',
   p_list =>
     'Payments, latest first, including reversals. Searches receipt, reference and invoice number and the student. '
     'Filters: student_id, student_fee_id, invoice_id, class_id (at billing), from_date, to_date, kind, '
-    'payment_method. A student sees only their own.',
+    'payment_method (or method). A student sees only their own.',
   p_get => 'One payment of a student fee or an invoice. Raises not_found.');
 
 create function api.number_next(p_series text) returns text language plpgsql as $$

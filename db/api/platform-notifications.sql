@@ -97,19 +97,14 @@ comment on function api.platform_notification_events_list is
   'Lists the events that send notifications: variables with sample values, default channels and default texts.';
 
 create function api.check_platform_template(p_template jsonb) returns void language plpgsql stable as $$
-declare
-  v_known text[] := (
-    select variables || core.recipient_variables() from core.notification_event where key = p_template ->> 'key');
 begin
-  if v_known is null then
+  if not exists (select from core.notification_event where key = p_template ->> 'key') then
     perform core.refuse_field('validation_error', 'key', format('The event does not exist. Available: %s.',
       (select string_agg(key, ', ' order by key) from core.notification_event)));
   end if;
-  perform core.require_placeholders('subject', p_template ->> 'subject', v_known);
-  perform core.require_placeholders('body', p_template ->> 'body', v_known);
 end $$;
 comment on function api.check_platform_template is
-  'Raises validation_error for an unknown event, and for placeholders that the event does not have.';
+  'Raises validation_error for an unknown event.';
 
 create function api.platform_notification_templates_preview(p jsonb) returns json language plpgsql stable as $$
 declare

@@ -42,7 +42,11 @@ select core.define_record('tenant', p_table => 'tenant', p_key => 't.id',
       'total_classes', coalesce(u.classes, 0)) as stats,
     t.time_zone, t.is_impersonation_allowed, t.deleted_at, t.created_at, t.updated_at
   $$,
-  p_search => $$platform.search_normal(t.name || ' ' || t.subdomain || ' ' || t.contact_email)$$,
+  p_search => $$
+    (position(:phrase in platform.search_normal(t.name)) > 0
+      or position(:phrase in t.subdomain) > 0
+      or position(:phrase in platform.search_normal(t.contact_email)) > 0)
+  $$,
   p_equals => '{plan_id}',
   p_default_sort => 'created_at', p_default_order => 'desc',
   p_writable => '{name,subdomain,contact_email,plan_id,trial_ends_at,feature_flags,time_zone,is_impersonation_allowed}',
@@ -146,7 +150,8 @@ create function api.platform_tenants_list(p jsonb) returns json language sql sta
   select core.record_page('tenant', '{"status": "present"}' || p);
 $$;
 comment on function api.platform_tenants_list is
-  'Schools. Searches name, subdomain and contact email. Deleted ones only with status=deleted.';
+  'Schools whose name, subdomain or contact email contains the search as one text. Deleted ones only with '
+  'status=deleted.';
 
 create function api.tenant_detail(p_id bigint) returns json language sql stable as $$
   select (api.tenant_record(p_id)::jsonb || jsonb_build_object('recent_audit_logs',
@@ -168,12 +173,16 @@ begin
 end $$;
 comment on function api.tenant_check is 'Raises validation_error for reserved subdomains and unknown time zones.';
 
+create function api.tenant_columns(p jsonb) returns jsonb language sql immutable
+  return p || case when p ? 'plan' then jsonb_build_object('plan_id', p #> '{plan,id}') else '{}' end;
+comment on function api.tenant_columns is 'Maps the request field plan {id} of a school to the column.';
+
 create function api.platform_tenants_create(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint;
 begin
   perform api.tenant_check(p);
-  v_id := core.record_insert('tenant', p);
+  v_id := core.record_insert('tenant', api.tenant_columns(p));
   insert into subscription (tenant_id, plan_id, status, current_period_end)
     select
       id,
@@ -256,6 +265,7 @@ comment on function api.subscription_follow_trial is
 create function api.platform_tenants_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
+  v_plan_id bigint := (api.tenant_columns(p) ->> 'plan_id')::bigint;
   v_before jsonb;
 begin
   perform api.tenant_check(p);
@@ -266,13 +276,16 @@ begin
     perform core.refuse_field('forbidden', 'is_impersonation_allowed',
       'Only an admin of the school can allow operators to log in again.');
   end if;
-  perform core.record_update('tenant', p);
+  perform core.record_update('tenant', api.tenant_columns(p));
   if p ? 'trial_ends_at' then
     perform api.subscription_follow_trial(v_id, (v_before ->> 'trial_ends_at')::timestamptz);
   end if;
-  if p ? 'plan_id' then
-    perform core.require_plan_fits(v_id, (p ->> 'plan_id')::bigint);
-    update subscription set plan_id = (p ->> 'plan_id')::bigint where tenant_id = v_id;
+  -- A school may exceed the limits of the plan that it has, and clients send the plan back as they read it.
+  if v_plan_id <> (v_before #>> '{plan,id}')::bigint then
+    perform core.require_plan_fits(v_id, v_plan_id);
+  end if;
+  if v_plan_id is not null then
+    update subscription set plan_id = v_plan_id where tenant_id = v_id;
   end if;
   return api.tenant_changed('tenant.update', v_before);
 end $$;

@@ -36,9 +36,11 @@ create function api.school_info() returns json language sql stable as $$
     'currency', coalesce(s.currency, 'USD'),
     'invoice_reminders', coalesce(s.invoice_reminders, true),
     'is_impersonation_allowed', core.is_impersonation_allowed(),
-    'logo_url', '/api/school-setup/logo?v=' || s.logo_id)
+    'logo', logo.url,
+    'logo_url', logo.url)
   from (values (true)) one_row
-  left join school s on true;
+  left join school s on true
+  cross join lateral (select coalesce(s.logo_address, core.picture_url(s.logo_id)) as url) logo;
 $$;
 comment on function api.school_info is
   'Name, contact data and settings of the school, with defaults before the first step. The name comes from '
@@ -84,6 +86,8 @@ comment on function api.school_setup_complete is
 create function api.school_setup_school_info(p jsonb) returns json language plpgsql as $$
 declare
   v_changes_logo boolean := p ? 'file_id' or p ? 'logo';
+  v_address text := case when not p ? 'file_id' then p ->> 'logo' end;
+  v_returned_logo_id bigint := substring(v_address from '^/api/pictures/\d+-(\d{1,15})-')::bigint;
   v_old_logo_id bigint;
 begin
   if p ? 'name' then
@@ -94,19 +98,30 @@ begin
   end if;
   insert into school default values on conflict do nothing;
   select logo_id into v_old_logo_id from school for update;
+  -- A client may send the record back as it read it.
+  if v_returned_logo_id = v_old_logo_id then
+    v_changes_logo := false;
+  elsif v_address like '/%' then
+    perform core.refuse_field('validation_error', 'logo', 'This is not the address of the current logo.');
+  end if;
   update school s
-    set (address, phone, email, website, currency, invoice_reminders, logo_id) = (
-      select n.address, n.phone, n.email, n.website, n.currency, n.invoice_reminders, n.logo_id
+    set (address, phone, email, website, currency, invoice_reminders, logo_id, logo_address) = (
+      select n.address, n.phone, n.email, n.website, n.currency, n.invoice_reminders, n.logo_id, n.logo_address
       from jsonb_populate_record(
-        s, p || case when v_changes_logo then jsonb_build_object('logo_id', p -> 'file_id') else '{}' end) n);
+        s,
+        p || case
+          when v_changes_logo then jsonb_build_object('logo_id', p -> 'file_id', 'logo_address', v_address)
+          else '{}'
+        end) n);
   if v_changes_logo then
     delete from file where id = v_old_logo_id;
   end if;
   return api.school_info();
 end $$;
 comment on function api.school_setup_school_info is
-  'Updates the school information. file_id is an uploaded logo and replaces the previous one; logo null deletes it. '
-  'Raises forbidden for is_impersonation_allowed unless the user is an admin.';
+  'Updates the school information. file_id is an uploaded logo and replaces the previous one; logo is an https '
+  'address, the address of the current logo to keep it, or null to delete it. Raises forbidden '
+  'for is_impersonation_allowed unless the user is an admin.';
 
 create function api.school_setup_logo(p jsonb) returns json language sql stable as $$
   select api.file_answer((select logo_id from school), 'logo');

@@ -76,23 +76,24 @@ create function api.fee_periods(p_academic_year_id bigint, p_date date)
   returns table (frequency text, period_start date, period_end date) language sql stable as $$
   with year as (
     select id, start_date, end_date, date_trunc('month', p_date)::date as month,
-      -- Whole quarters since the start. With months of unequal length the next quarter may already have begun.
-      (extract(year from age(p_date, start_date)) * 12 + extract(month from age(p_date, start_date)))::integer / 3
-        as quarter
+      (extract(year from age(p_date, start_date)) * 12 + extract(month from age(p_date, start_date)))::integer
+        as whole_months
     from academic_year
     where id = p_academic_year_id
   )
   select 'monthly', greatest(month, start_date), least((month + interval '1 month')::date - 1, end_date)
   from year
   union all
-  select 'quarterly', (start_date + make_interval(months => 3 * q.n))::date,
-    least((start_date + make_interval(months => 3 * q.n + 3))::date - 1, end_date)
+  select span.frequency, (start_date + make_interval(months => span.months * s.n))::date,
+    least((start_date + make_interval(months => span.months * (s.n + 1)))::date - 1, end_date)
   from year,
+    (values ('quarterly', 3), ('half_yearly', 6)) span (frequency, months),
     lateral (
+      -- With months of unequal length the next period may already have begun.
       select max(n) as n
-      from generate_series(quarter, quarter + 1) n
-      where start_date + make_interval(months => 3 * n) <= p_date
-    ) q
+      from generate_series(whole_months / span.months, whole_months / span.months + 1) n
+      where start_date + make_interval(months => span.months * n) <= p_date
+    ) s
   union all
   select frequency, start_date, end_date
   from year, unnest('{annual,one_time}'::text[]) frequency
@@ -103,7 +104,8 @@ create function api.fee_periods(p_academic_year_id bigint, p_date date)
 $$;
 comment on function api.fee_periods is
   'The period of each frequency that contains a day of an academic year. Months are cut at the limits of the year, '
-  'quarters are three months long from its start. There is no term row if no term contains the day.';
+  'quarters and half-years are three and six months long from its start. There is no term row if no term contains the '
+  'day.';
 
 create function api.billing_class_ids(
   p jsonb, p_fee_structure_id bigint, p_academic_year_id bigint, p_all_classes boolean

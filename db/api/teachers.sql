@@ -268,7 +268,7 @@ declare
 begin
   if v_teacher_id is null and core.has_whole_school_scope() then
     perform core.refuse_field('invalid_reference', 'teacher_id',
-      'Your account is not linked to a teacher. Set teacher_id.');
+      'You are not a teacher, so you have no leave of your own. Set teacher_id to the teacher who is absent.');
   elsif not core.can_see_teacher_details(v_teacher_id) then
     perform core.fail('forbidden',
       'You can request leave only for yourself. Another teacher''s leave requires the permission leave.manage.');

@@ -14,7 +14,7 @@ select core.define_record('user', p_table => 'user_account', p_key => 'u.id', p_
   p_source => 'user_account u',
   p_columns => $$
   u.id, u.email, u.first_name, u.last_name, u.phone, u.is_active, u.email_verified_at is not null as email_verified,
-  '/api/users/' || u.id || '/picture?v=' || u.profile_picture_id as profile_picture_url,
+  core.picture_url(u.profile_picture_id) as profile_picture_url,
   (select coalesce(json_agg(ur.role_id order by ur.role_id), '[]') from user_role ur
     where ur.user_id = u.id) as role_ids,
   (select coalesce(json_agg(r.name order by r.id), '[]') from user_role ur join role r on r.id = ur.role_id
@@ -26,7 +26,7 @@ select core.define_record('user', p_table => 'user_account', p_key => 'u.id', p_
   p_equals => '{is_active}',
   p_default_sort => 'last_name',
   p_writable => '{email,first_name,last_name,phone,is_active,password_hash}',
-  p_unversioned_fields => '{last_login_at}');
+  p_unversioned_fields => '{last_login_at,profile_picture_url}');
 select core.define_filter('user', 'role_id', 'u.id in (select user_id from user_role where role_id = :value::bigint)');
 select core.define_sort('user', 'last_name',
   'platform.search_normal(u.last_name)', 'platform.search_normal(u.first_name)');

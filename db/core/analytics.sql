@@ -26,7 +26,7 @@ insert into core.analytics_part (refresh_order, name, target, watched, retention
         case
           when s.gender ~* '^\s*(f|female|girl|woman)\s*$' then 'female'
           when s.gender ~* '^\s*(m|male|boy|man)\s*$' then 'male'
-          when trim(s.gender) <> '' then 'other'
+          when s.gender <> 'undisclosed' and trim(s.gender) <> '' then 'other'
           else 'unknown'
         end as gender,
         e.starts_on, e.ends_on, count(*) as students

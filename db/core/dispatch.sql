@@ -84,6 +84,10 @@ begin
     v_session_id := null;
     v_is_platform := false;
     v_tenant_id := (p ->> 'tenant_id')::bigint;
+  elsif o.access = 'picture' then
+    v_session_id := null;
+    v_tenant_id := nullif((p ->> 'tenant_id')::bigint, 0);
+    v_is_platform := v_tenant_id is null;
   elsif o.access = 'refresh' then
     select session_id into v_session_id from platform.refresh_token
       where hash = core.token_hash(p ->> 'refresh_token') and expires_at > now();
@@ -101,7 +105,7 @@ begin
     left join platform.plan p on p.id = t.plan_id
     left join core.current_subscription sub on sub.tenant_id = t.id;
 
-  if o.access not in ('public', 'token', 'feed') then
+  if o.access not in ('public', 'token', 'feed', 'picture') then
     if v_request.id is null then
       perform core.fail('invalid_token', 'The session has ended. Log in again.');
     elsif v_request.impersonator_id is not null
@@ -122,6 +126,9 @@ begin
   end if;
 
   if not v_is_platform then
+    if o.access = 'picture' and v_request.tenant_status is distinct from 'active' then
+      perform core.fail('not_found', 'There is no such picture.');
+    end if;
     if (p_context ->> 'tenant_id')::bigint <> v_tenant_id or p_context ->> 'subdomain' <> v_request.subdomain then
       perform core.fail('tenant_mismatch', 'X-Tenant-ID or the host names another school than the credentials.');
     end if;
@@ -186,7 +193,7 @@ begin
     -- All rows of the school, unless the permission (or, if none is needed, every permission) comes only from the roles
     -- student and teacher. Requests without a session see all rows, because they have to look up their user.
     'scope', case
-      when o.access in ('public', 'token') or v_is_platform then 'all'
+      when o.access in ('public', 'token', 'picture') or v_is_platform then 'all'
       when v_lacks_permission or v_relevant <@ v_request.own_permissions then 'own'
       when v_relevant <@ v_request.taught_permissions then 'taught'
       else 'all'
@@ -205,7 +212,7 @@ comment on function core.admit is
 --   p_session_id  the session in the verified access token; null without a token
 --   p             the parameters from path, query and body, validated by the facade
 --   p_context     {tenant_id?, subdomain?, request_id, ip, user_agent, if_match?, idempotency_key?, request_hash?,
---                 range?, known?, check_only?, is_audited?}; see CallContext in src/database/call.ts
+--                 range?, known?, check_only?, is_audited?, picture_key?}; see CallContext in src/database/call.ts
 --   p_content     the uploaded bytes; only for an operation with content = takes
 --   answer        the JSON that the operation returns, as text
 --   content       the bytes of the file; only for an operation with content = gives
@@ -249,6 +256,7 @@ begin
     set_config('app.request_id', coalesce(p_context ->> 'request_id', ''), true),
     set_config('app.ip', coalesce(p_context ->> 'ip', ''), true),
     set_config('app.user_agent', coalesce(p_context ->> 'user_agent', ''), true),
+    set_config('app.picture_key', coalesce(p_context ->> 'picture_key', ''), true),
     set_config('app.audited', '', true),
     set_config('timezone', 'UTC', true),
     set_config('search_path', s ->> 'search_path', true),

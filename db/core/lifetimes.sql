@@ -5,7 +5,8 @@ comment on function core.session_lifetime is 'How long a session and its refresh
 
 create function core.refresh_token_grace() returns interval language sql immutable return interval '10 seconds';
 comment on function core.refresh_token_grace is
-  'How long a refresh token may be sent again after its use, by a client that lost the answer.';
+  'How long the unused successors of a refresh token still work after one of them was used. Browser tabs that refresh '
+  'at the same moment get one successor each.';
 
 create function core.impersonation_lifetime() returns interval language sql immutable return interval '10 minutes';
 comment on function core.impersonation_lifetime is 'How long an impersonation lasts.';

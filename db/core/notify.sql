@@ -21,9 +21,10 @@ create function core.recipient_variables() returns text[] language sql immutable
 comment on function core.recipient_variables is 'The placeholders that every text may use, for any recipient.';
 
 create function core.placeholder_names(p_template text) returns text[] language sql immutable
-  return array(select trim(found[1]) from regexp_matches(p_template, '\{\{([^{}]*)\}\}', 'g') found);
+  return array(select found[1] from regexp_matches(p_template, '\{\{([^{}]*)\}\}', 'g') found);
 comment on function core.placeholder_names is
-  'The names of the placeholders of a text in the order of the text, repeated ones repeatedly: {{ name }} gives name.';
+  'The names of the possible placeholders of a text in the order of the text, repeated ones repeatedly, and with the '
+  'spaces around them.';
 
 create function core.template_format(p_template text) returns text language sql immutable
   return regexp_replace(replace(p_template, '%', '%%'), '\{\{[^{}]*\}\}', '%s', 'g');
@@ -31,10 +32,12 @@ comment on function core.template_format is 'A text with placeholders as a forma
 
 create function core.fill_placeholders(p_format text, p_names text[], p_variables jsonb) returns text
   language sql stable
-  return format(p_format, variadic array(select p_variables ->> name from unnest(p_names) name));
+  return format(p_format, variadic array(
+    select case when p_variables ? trim(name) then p_variables ->> trim(name) else '{{' || name || '}}' end
+    from unnest(p_names) name));
 comment on function core.fill_placeholders is
   'Fills in the result of core.template_format, given that of core.placeholder_names. A value that looks like a '
-  'placeholder stays as it is. A placeholder without a value becomes empty, so that this never fails.';
+  'placeholder stays as it is. A variable that is null becomes empty; a {{name}} that is no variable stays as text.';
 
 create function core.render(p_template text, p_variables jsonb) returns text language sql stable
   return core.fill_placeholders(core.template_format(p_template), core.placeholder_names(p_template), p_variables);
@@ -56,21 +59,6 @@ comment on function core.written_day is 'A date as text: 1 September 2026.';
 create function core.written_amount(p_amount numeric, p_currency text) returns text language sql immutable
   return p_currency || ' ' || to_char(p_amount, 'FM999,999,999,990.00');
 comment on function core.written_amount is 'An amount with its currency as text: USD 1,250.50.';
-
-create function core.require_placeholders(p_path text, p_template text, p_known text[]) returns void
-  language plpgsql stable as $$
-declare
-  v_unknown text;
-begin
-  select name into v_unknown from unnest(core.placeholder_names(p_template)) name where name <> all (p_known) limit 1;
-  if found then
-    perform core.refuse_field('validation_error', p_path, format('There is no placeholder {{%s}}. Available: %s.',
-      v_unknown,
-      (select string_agg('{{' || name || '}}', ', ' order by n) from unnest(p_known) with ordinality k (name, n))));
-  end if;
-end $$;
-comment on function core.require_placeholders is
-  'Raises validation_error for the field p_path if its text has a placeholder that is not in p_known.';
 
 create function core.quiet_hours_end(p_from time, p_until time, p_time_zone text, p_moment timestamptz)
   returns timestamptz language sql stable

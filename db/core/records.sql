@@ -10,6 +10,8 @@ create function core.record_where(p_record core.record, p jsonb) returns text la
         from jsonb_each_text(p_record.filters) f where p ->> f.key is not null
       union all
       select case
+          when p_record.search like '%:phrase%' then
+            replace(p_record.search, ':phrase', quote_literal(platform.search_normal(trim(p ->> 'search'))))
           -- With format() instead of nested replace(), so that a search for «:pattern» is not replaced again.
           when p_record.search like '%:patterns%' then format(
             replace(replace(replace(p_record.search, '%', '%%'), ':patterns', '%1$L'), ':pattern', '%2$L'),
@@ -25,7 +27,8 @@ create function core.record_where(p_record core.record, p jsonb) returns text la
     ) conditions
   );
 comment on function core.record_where is
-  'The where clause of a list: the condition of the record, the filters and the first 8 words of the search.';
+  'The where clause of a list: the condition of the record, the filters, and the first 8 words of the search, or the '
+  'search as one text.';
 
 -- The key comes last, so that the order is total and pages never overlap.
 create function core.record_order_by(p_record core.record, p_sort text, p_order text) returns text language sql stable

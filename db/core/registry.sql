@@ -30,7 +30,7 @@ comment on table core.default_role is
 create table core.operation (
   name text primary key,
   access text not null constraint operation_access_check
-    check (access in ('public', 'token', 'feed', 'refresh', 'any', 'tenant', 'platform', 'analyst')),
+    check (access in ('public', 'token', 'feed', 'picture', 'refresh', 'any', 'tenant', 'platform', 'analyst')),
   permission text references core.permission (name) on delete restrict,
   allows_own_rows boolean not null,
   role text,
@@ -145,7 +145,7 @@ comment on column core.record.condition is
 comment on column core.record.search is
   'The text expression that must contain every word of the search. Or a condition, when the words are in tables that '
   'are faster to search separately: :pattern for one word; or :patterns for all words, with :pattern for the longest '
-  'one, which an index can use.';
+  'one, which an index can use; or :phrase for the search as one text.';
 comment on column core.record.filters is
   '{query parameter: condition with :value}, from p_equals and core.define_filter.';
 comment on column core.record.sorts is '{sort: [expressions]}, from core.define_sort.';

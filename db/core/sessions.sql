@@ -84,13 +84,13 @@ end $$;
 comment on function core.session_open is
   'Opens a session for a user whose password was verified; returns {session_id, refresh_token}.';
 
-create function core.refresh_token_new(p_session_id bigint) returns text
+create function core.refresh_token_new(p_session_id bigint, p_predecessor_hash bytea default null) returns text
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_token text := core.random_token();
 begin
-  insert into platform.refresh_token (hash, session_id, expires_at)
-    values (core.token_hash(v_token), p_session_id, now() + core.session_lifetime());
+  insert into platform.refresh_token (hash, session_id, predecessor_hash, expires_at)
+    values (core.token_hash(v_token), p_session_id, p_predecessor_hash, now() + core.session_lifetime());
   return v_token;
 end $$;
 comment on function core.refresh_token_new is
@@ -112,27 +112,48 @@ comment on function core.one_time_token_new is
 create function core.session_rotate(p_token text) returns json
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  v_hash bytea := core.token_hash(p_token);
-  v_used_at timestamptz;
-  v_is_stolen boolean;
+  v_token platform.refresh_token;
+  v_is_reuse boolean;
 begin
-  update platform.refresh_token set used_at = now()
-    where hash = v_hash and used_at is null and session_id = core.session_id();
+  -- Serializes the refreshes of a session: each one sees what the previous one retired.
+  perform from platform.session where id = core.session_id() and revoked_at is null for no key update;
   if not found then
-    select used_at into v_used_at from platform.refresh_token where hash = v_hash;
-    v_is_stolen := coalesce(v_used_at < now() - core.refresh_token_grace(), false);
-    if v_is_stolen then
-      update platform.session set revoked_at = now() where id = core.session_id();
-    end if;
-    return json_build_object('refused', 'This refresh token has already been used.', 'is_over', v_is_stolen);
+    perform core.fail('invalid_token', 'The session has ended. Log in again.');
   end if;
+  select * into v_token
+    from platform.refresh_token
+    where hash = core.token_hash(p_token) and session_id = core.session_id();
+  if not found then
+    -- A concurrent refresh has deleted it, because its predecessor had newer successors.
+    perform core.fail('invalid_token', 'This refresh token is not valid.');
+  end if;
+  v_is_reuse := v_token.retired_at is not null or v_token.used_at is null and exists (
+    select from platform.refresh_token
+    where hash = v_token.predecessor_hash and retired_at < now() - core.refresh_token_grace());
+  if v_is_reuse then
+    update platform.session set revoked_at = now() where id = core.session_id();
+    return json_build_object('refused', 'This refresh token has been replaced. Its reuse ended the session.');
+  end if;
+  if v_token.used_at is null then
+    update platform.refresh_token set retired_at = now()
+      where hash = v_token.predecessor_hash and retired_at is null;
+  end if;
+  update platform.refresh_token set used_at = coalesce(used_at, now()), expires_at = now() + core.session_lifetime()
+    where hash = v_token.hash;
+  -- A client that keeps using one token never uses its successors, which must not accumulate. The newest ones stay for
+  -- browser tabs and devices that share the token.
+  delete from platform.refresh_token
+    where hash in (
+      select hash from platform.refresh_token where predecessor_hash = v_token.hash
+      order by created_at desc, hash offset 19);
   update platform.session set expires_at = now() + core.session_lifetime() where id = core.session_id();
-  return json_build_object('refresh_token', core.refresh_token_new(core.session_id()));
+  return json_build_object('refresh_token', core.refresh_token_new(core.session_id(), v_token.hash));
 end $$;
 comment on function core.session_rotate is
-  'Exchanges a refresh token for the next one: {refresh_token}, or {refused, is_over} if it was used before. A token '
-  'that is reused after more than 10 seconds may be stolen, so the session ends. Returns instead of raising, so that '
-  'this is committed.';
+  'Accepts a refresh token and creates a successor: {refresh_token}. The first use of a successor retires the token. '
+  'The use of a retired token, or of an unused successor more than 10 seconds after its predecessor was retired, may '
+  'be a theft: it ends the session and returns {refused}. Returns instead of raising, so that this is committed. '
+  'Raises invalid_token if the session has ended meanwhile.';
 
 create function core.sessions_revoke(p_user_ids bigint[], p_except bigint default null) returns void
   language sql security definer set search_path = pg_catalog, pg_temp as $$

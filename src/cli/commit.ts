@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { commit } from 'graphile-migrate';
 import { clearAllPools } from 'graphile-migrate/dist/pgReal.js';
@@ -26,8 +26,10 @@ async function closePools(serverUrl: string): Promise<void> {
 
 /** Makes migrations/current.sql the next committed migration, after running it on a temporary server. */
 export async function commitMigration(message: string): Promise<void> {
-  const current = await readFile(join(migrationsFolder, 'current.sql'), 'utf8');
+  const file = join(migrationsFolder, 'current.sql');
+  const current = await readFile(file, 'utf8');
   if (current.replace(/^--.*$/gm, '').trim() === '') throw new Error('migrations/current.sql contains no statement.');
+  await writeFile(file, current.replace(blankMigration, '').trimStart());
   await withScratchServer(async (server) => {
     await ensureDatabase(server, 'main');
     await ensureDatabase(server, 'shadow');

@@ -100,7 +100,8 @@ const nextMessage = () =>
   });
 
 /**
- * Lets one tab at a time refresh. Browsers offer locks only over https; over http all tabs refresh by themselves.
+ * Lets one tab at a time refresh: a late request with a cookie that was replaced meanwhile would end the session.
+ * Browsers offer locks only over https; over http all tabs refresh by themselves.
  * The broadcast of the tab that held the lock before can arrive after the lock.
  */
 async function withRefreshLock<T>(stale: string | undefined, work: () => Promise<T>): Promise<T> {
@@ -120,20 +121,16 @@ async function refresh(stale: string | undefined): Promise<string | undefined> {
   return withRefreshLock(stale, async () => {
     // Another tab has already renewed the token.
     if (access && access.token !== stale && access.expiresAtMs - renewalMarginMs > Date.now()) return access.token;
-    for (let attempt = 0; ; attempt++) {
-      // keepalive: the response sets the next cookie, which must arrive even if the page is closed meanwhile.
-      const response = await send('/api/auth/refresh', { method: 'POST', keepalive: true });
-      if (response.ok) {
-        const { data } = (await response.json()) as { data: { access_token: string } };
-        broadcast({ kind: 'token', token: data.access_token });
-        return data.access_token;
-      }
-      const failure = await readFailure(response);
-      if (failure.status !== 401) throw failure;
-      // A tab without locks may have used the same cookie a moment ago. By now the browser has the next one.
-      if (failure.code !== 'invalid_token' || attempt > 0) return undefined;
-      await new Promise((resolve) => setTimeout(resolve, 300));
+    // keepalive: the response sets the next cookie, which must arrive even if the page is closed meanwhile.
+    const response = await send('/api/auth/refresh', { method: 'POST', keepalive: true });
+    if (response.ok) {
+      const { data } = (await response.json()) as { data: { access_token: string } };
+      broadcast({ kind: 'token', token: data.access_token });
+      return data.access_token;
     }
+    const failure = await readFailure(response);
+    if (failure.status !== 401) throw failure;
+    return undefined;
   });
 }
 

@@ -22,6 +22,8 @@ export interface CallContext {
   range?: { start: number | null; end: number | null; of?: string } | undefined;
   /** ETags of the files that the client already has. Their bytes are not read. `*` stands for every file. */
   known?: string[];
+  /** Signs the addresses of pictures in the answer; see PictureAddresses. */
+  picture_key?: string;
   /** Only checks whether the caller may run the operation, and If-Match; does not run it. */
   check_only?: true;
   /** The session is an operator acting for a user: every request leaves an audit entry. */

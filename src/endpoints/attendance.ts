@@ -1,10 +1,13 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
+import { choice } from '../http/leniency.ts';
 import { date, dateRange, id, page, pathId, timestamp, uniqueBy } from '../http/schemas.ts';
 import { attendanceRate } from './parts/attendance-rate.ts';
 import { dayHoliday, dayOfWeek } from './parts/school-day.ts';
 
-const status = z.enum(['present', 'absent', 'late']).meta({ examples: ['present'] });
+const status = choice(['present', 'absent', 'late'], {
+  synonyms: { present: ['p'], absent: ['a'], late: ['l', 'tardy'] },
+}).meta({ examples: ['present'] });
 const counts = { present: z.int().meta({ description: 'Students who were on time.' }), absent: z.int(), late: z.int() };
 const range = { from_date: date.optional(), to_date: date.optional() };
 /** Longest range of days of a request: a leap year. */

@@ -3,14 +3,15 @@ import { type Exchange, type Handler, resource } from '../http/endpoint.ts';
 import { ApiError } from '../domain/errors.ts';
 import { toApiError } from '../http/errors.ts';
 import { clearRefreshCookie, requireSameOrigin, setRefreshCookie, tokenOfCookie } from '../http/refresh-cookie.ts';
-import { email, id, optionalText, password, text, timestamp, timestamps } from '../http/schemas.ts';
+import { email, id, optionalText, password, pictureUrl, text, timestamp, timestamps } from '../http/schemas.ts';
 
 const school = {
-  tenant_id: id.optional().meta({ description: 'The school by id, or by subdomain.' }),
-  subdomain: text(63)
-    .optional()
-    .meta({ description: 'Alternatives: the X-Tenant-ID header or the host name.', examples: ['demo'] }),
-  is_platform: z.boolean().optional().meta({ description: 'True for operators, who specify no school.' }),
+  tenant_id: id.nullish().meta({ description: 'The school by id, or by subdomain. Null is the same as absent.' }),
+  subdomain: optionalText(63).meta({
+    description: 'Alternatives: the X-Tenant-ID header or the host name.',
+    examples: ['demo'],
+  }),
+  is_platform: z.boolean().nullish().meta({ description: 'True for operators, who specify no school.' }),
 };
 
 const Login = z
@@ -31,7 +32,7 @@ const UserContext = z
     email: z.string(),
     first_name: z.string(),
     last_name: z.string(),
-    profile_picture_url: z.string().nullable(),
+    profile_picture_url: pictureUrl,
   })
   .meta({ id: 'UserContext' });
 
@@ -100,17 +101,26 @@ async function verified(
 const login: Handler = async (exchange) => {
   const { password, refresh_cookie, ...rest } = exchange.params as z.output<typeof Login>;
   const credentials = await verified(exchange, 'auth_credentials', rest, password);
-  const { session_id, refresh_token, tenant_id, ...answer } = JSON.parse(
+  const { session_id, refresh_token, tenant_id, user, ...answer } = JSON.parse(
     await exchange.call('auth_session_open', {
       ...rest,
       user_id: credentials.user_id,
       password_hash: credentials.password_hash,
     }),
-  ) as { session_id: number; refresh_token: string; tenant_id: number | null };
+  ) as {
+    session_id: number;
+    refresh_token: string;
+    tenant_id: number | null;
+    user: { profile_picture_id: number | null };
+  };
+  const { profile_picture_id, ...person } = user;
+  // Only now is it known which school the user logs in to.
+  const profile_picture_url =
+    profile_picture_id === null ? null : exchange.services.pictures.address(tenant_id ?? 0, profile_picture_id);
   if (refresh_cookie) setRefreshCookie(exchange, refresh_token);
   else exchange.res.set('X-Refresh-Token', refresh_token);
   const access_token = exchange.services.tokens.sign({ session_id, user_id: credentials.user_id ?? 0, tenant_id });
-  return JSON.stringify({ access_token, ...answer });
+  return JSON.stringify({ access_token, user: { ...person, profile_picture_url }, ...answer });
 };
 
 /** Returns the next token in the same way as the current one was sent: in the header or as a cookie. */
@@ -132,19 +142,13 @@ const refresh: Handler = async (exchange) => {
       tenant_id: number | null;
       refresh_token: string;
       refused?: string;
-      is_over?: boolean;
     };
-    if (answer.refused) {
-      // Another tab may already have the next cookie, which must be kept.
-      if (cookie && answer.is_over) clearRefreshCookie(exchange);
-      throw new ApiError('invalid_token', answer.refused);
-    }
+    if (answer.refused) throw new ApiError('invalid_token', answer.refused);
     if (cookie) setRefreshCookie(exchange, answer.refresh_token);
     else res.set('X-Refresh-Token', answer.refresh_token);
     return JSON.stringify({ access_token: services.tokens.sign(answer) });
   } catch (error) {
-    if (cookie && !(error instanceof ApiError) && toApiError(error).error === 'invalid_token')
-      clearRefreshCookie(exchange);
+    if (cookie && toApiError(error).error === 'invalid_token') clearRefreshCookie(exchange);
     throw error;
   }
 };
@@ -190,7 +194,9 @@ export const auth = resource('/auth', 'Auth', 'Login, sessions, and your own pro
     description:
       'Send the refresh token in the header X-Refresh-Token, or as the cookie of a login with refresh_cookie. ' +
       'The cookie is accepted only from pages of this origin (otherwise 403). ' +
-      'The response has the next refresh token in the same form; the old one cannot be used again.',
+      'The response has a successor of the refresh token in the same form. A client may keep using its first token, ' +
+      'which lasts as long as the session, or switch to the successor each time. The first use of a successor retires ' +
+      'the token before it: using that one again ends the session, because one of the two users may be a thief.',
     answer: z.object({ access_token: z.string() }).meta({ id: 'RefreshAnswer' }),
     issuesRefreshToken: true,
     handler: refresh,
@@ -213,9 +219,10 @@ export const auth = resource('/auth', 'Auth', 'Login, sessions, and your own pro
   'POST /profile/picture': {
     operation: 'auth_profile_picture_set',
     summary: 'Set your own picture',
-    description: 'JPEG or PNG, at most 5 MB, in the field `picture` or `file`.',
+    description:
+      'JPEG or PNG, at most 5 MB, in the field `picture`, or `file`, `profile_picture`, `image`, `photo`, `avatar`.',
     upload: {
-      fields: ['picture', 'file', 'profile_picture'],
+      fields: ['picture', 'file', 'profile_picture', 'image', 'photo', 'avatar'],
       maxBytes: 5 * 1024 * 1024,
       types: ['image/jpeg', 'image/png'],
     },

@@ -8,7 +8,11 @@ const fields = {
   teacher_id: id.nullish().meta({ description: 'The teacher of the subject in this class. Must be active.' }),
 };
 
-const ClassSubjectInput = z.strictObject({ class_id: id, subject_id: id, ...fields }).meta({ id: 'ClassSubjectInput' });
+const ClassSubjectInput = z.strictObject({ class_id: id, subject_id: id, ...fields }).meta({
+  id: 'ClassSubjectInput',
+  description:
+    'Without `teacher_id`, the subject gets the teacher who was assigned to the class with its name or code, if any.',
+});
 const ClassSubjectChange = z
   .strictObject(fields)
   .partial()

@@ -89,7 +89,7 @@ const ClassTeacherInput = z
     teacher_id: id,
     subject: optionalText(100).meta({
       description:
-        'If it is the name or code of a subject of the class, the teacher of that subject is set. Any other text is stored as the subject of this assignment.',
+        'If it is the name or code of a subject of the class, the teacher of that subject is set. Any other text is stored as the subject of this assignment, and the teacher is linked as soon as the class gets a subject of that name or code.',
       examples: ['Mathematics'],
     }),
     is_class_teacher: z
@@ -108,6 +108,14 @@ export const ClassTeacher = z
     email: z.string().nullable(),
     is_active: z.boolean().meta({ description: 'False for a teacher who is inactive or deleted.' }),
     is_class_teacher: z.boolean(),
+    subject: z
+      .string()
+      .nullable()
+      .meta({
+        description:
+          'In the answer of an assignment, its subject. Otherwise all `subjects`, separated by commas; null without any.',
+        examples: ['Mathematics'],
+      }),
     subjects: z.array(z.string()).meta({ description: 'What the teacher teaches in this class.' }),
   })
   .meta({ id: 'ClassTeacher' });

@@ -1,11 +1,20 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
+import { choice } from '../http/leniency.ts';
 import { amount, date, Deleted, id, money, optionalText, page, pathId, text, timestamps } from '../http/schemas.ts';
 
 /** How often a fee component is billed. */
-export const frequency = z.enum(['one_time', 'monthly', 'quarterly', 'term', 'annual']).meta({
+export const frequency = choice(['one_time', 'monthly', 'quarterly', 'half_yearly', 'term', 'annual'], {
   description:
-    'Billed per calendar month, quarter (three months, counted from the start of the academic year), term, or once per academic year (`annual`, `one_time`).',
+    'Billed per calendar month, quarter or half-year (three or six months, counted from the start of the academic year), term, or once per academic year (`annual`, `one_time`).',
+  synonyms: {
+    one_time: ['once', 'one-off', 'single'],
+    monthly: ['month', 'per month', 'every month'],
+    quarterly: ['quarter', 'per quarter', 'every quarter'],
+    half_yearly: ['half-year', 'per half-year', 'semiannual', 'semi-annually', 'biannual', 'biannually'],
+    term: ['termly', 'per term', 'every term'],
+    annual: ['annually', 'yearly', 'year', 'per year', 'every year'],
+  },
 });
 const name = text(100).meta({ examples: ['Tuition'] });
 const componentFields = { name, amount: money, frequency };

@@ -1,6 +1,7 @@
 import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
 import { z } from 'zod';
 import { type Handler, resource } from '../http/endpoint.ts';
+import { readLeniently } from '../http/leniency.ts';
 import { flag, id, optionalText } from '../http/schemas.ts';
 import { csvType, readSheet, sheetFile, type SheetRow, xlsxType } from '../documents/spreadsheets.ts';
 import { details } from '../http/validate.ts';
@@ -108,7 +109,7 @@ function readHeader(people: People, { line, cells }: SheetRow) {
 /** The valid values of a row, and the errors of the others. */
 function readRow(people: People, { line, cells }: SheetRow, columnAt: (string | undefined)[], header: string[]) {
   const errors: RowError[] = [];
-  const values: Record<string, unknown> = {};
+  const given: Record<string, unknown> = {};
   for (const [position, cell] of cells.entries()) {
     if (cell === '') continue;
     if (!header[position])
@@ -122,8 +123,9 @@ function readRow(people: People, { line, cells }: SheetRow, columnAt: (string | 
     if (!field) continue;
     const read = fromCell(field, cell);
     if ('message' in read) errors.push({ row: line, column, message: read.message });
-    else values[column] = read.value;
+    else given[column] = read.value;
   }
+  const values = readLeniently(rows[people], given) as Record<string, unknown>;
   const parsed = rows[people].safeParse(values);
   if (parsed.success) return { row: { row: line, ...parsed.data }, errors };
   errors.push(...details(parsed.error).map(({ path, message }) => ({ row: line, column: path, message })));

@@ -19,6 +19,7 @@ import { masterData } from './master-data.ts';
 import { notificationTemplates } from './notification-templates.ts';
 import { notifications } from './notifications.ts';
 import { feePayments, financePayments } from './payments.ts';
+import { pictures } from './pictures.ts';
 import { platform } from './platform.ts';
 import { platformNotifications } from './platform-notifications.ts';
 import { rbac } from './rbac.ts';
@@ -79,6 +80,7 @@ export const resources: readonly Resource[] = [
   dashboard,
   rbac,
   users,
+  pictures,
   platform,
   auditLogs,
   impersonation,

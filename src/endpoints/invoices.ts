@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
+import { choice } from '../http/leniency.ts';
 import { invoiceFileName } from '../documents/invoice.ts';
 import { pdfDownload } from './parts/pdf-download.ts';
 import {
@@ -16,9 +17,10 @@ import {
   text,
   timestamp,
   timestamps,
+  withDefault,
 } from '../http/schemas.ts';
 
-const status = z.enum(['draft', 'sent', 'partially_paid', 'paid', 'overdue', 'void']);
+const status = choice(['draft', 'sent', 'partially_paid', 'paid', 'overdue', 'void']);
 
 /**
  * An amount in cents, for exact sums. Also runs on amounts that the schema rejects: 100 times as much may be Infinity.
@@ -29,7 +31,7 @@ const ItemInput = z
   .strictObject({
     description: text(500).meta({ examples: ['School trip to the museum'] }),
     amount: money.meta({ description: 'Unit price.' }),
-    quantity: z.int().min(1).max(1_000_000).default(1),
+    quantity: withDefault(z.int().min(1).max(1_000_000), 1),
     id: id.optional().meta({ description: 'Ignored, so that an item can be sent back as received.' }),
     line_total: amount.optional().meta({ description: 'Optional. Must equal amount × quantity.' }),
   })
@@ -205,7 +207,7 @@ export const invoices = resource(
       summary: 'Download an invoice as a PDF',
       description: 'Returns the invoice or the receipt for its payments.',
       query: z.strictObject({
-        kind: z.enum(['invoice', 'receipt']).optional().meta({
+        kind: choice(['invoice', 'receipt']).optional().meta({
           description:
             'Default: the receipt if the invoice is paid, else the invoice. 404 `not_found` for a receipt if nothing has been paid.',
         }),

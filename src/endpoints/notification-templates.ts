@@ -65,7 +65,7 @@ export const notificationTemplates = resource(
       summary: 'Create a template',
       description:
         'Placeholders: {{first_name}}, {{last_name}}, {{name}}, {{school_name}}, and the `variables`, or those of ' +
-        'the event. Any other one is a 400.',
+        'the event. Any other {{…}} is text.',
       body: TemplateInput,
       answer: Template,
       isCreate: true,

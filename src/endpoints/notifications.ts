@@ -1,10 +1,13 @@
 import { z } from 'zod';
 import { type Handler, resource } from '../http/endpoint.ts';
+import { choice } from '../http/leniency.ts';
 import { ApiError } from '../domain/errors.ts';
 import { streamHeaders } from '../http/streams.ts';
 import { Deleted, flag, id, page, text, timestamp, timestamps, uniqueBy } from '../http/schemas.ts';
 
-export const channel = z.enum(['in_app', 'push', 'email']);
+export const channel = choice(['in_app', 'push', 'email'], {
+  synonyms: { in_app: ['app'], push: ['push notification'], email: ['mail'] },
+});
 export const channels = z
   .array(channel)
   .min(1)
@@ -35,17 +38,18 @@ export const variableName = z
   .regex(/^[a-z][a-z0-9_]{0,49}$/, 'must be a name of lowercase letters, digits and _');
 
 /**
- * Whether a URL is safe to open: a path of the app, or https. White space is refused because browsers remove it from
- * URLs.
+ * Whether a URL is safe to open. Browsers remove leading control characters and spaces, and tabs and line breaks
+ * everywhere, before they read the scheme.
  */
-const isSafeUrl = (url: string) => {
-  if (/[\s\\]/.test(url)) return false;
-  if (url.startsWith('/')) return !url.startsWith('//');
-  return /^https:\/\/[^/?#@]+([/?#]|$)/.test(url) && URL.canParse(url);
-};
+const isSafeUrl = (url: string) =>
+  !/^(javascript|data|vbscript|file):/i.test(url.replace(/[\t\n\r]/g, '').replace(/^[\0- ]+/, ''));
 const actionUrl = text(500)
-  .refine(isSafeUrl, 'must be a path of the app, such as /fees, or begin with https://')
-  .meta({ description: 'What the notification opens: a path of the app, or an https URL.', examples: ['/fees'] });
+  .refine(isSafeUrl, 'must be a path or an address that does not begin with javascript:, data:, vbscript: or file:')
+  .meta({
+    description:
+      'What the notification opens: a path of the app, or an address of any scheme except javascript, data, vbscript and file.',
+    examples: ['/fees'],
+  });
 
 export const Notification = z
   .object({
@@ -69,7 +73,7 @@ const SendInput = z
       .optional()
       .meta({ description: 'These users. Users who cannot log in are left out.' }),
     role_ids: z.array(id).min(1).max(100).optional().meta({ description: 'All users who have one of these roles.' }),
-    all: z.literal(true).optional().meta({ description: 'All users.' }),
+    all: z.boolean().optional().meta({ description: 'Whether to notify all users.' }),
     title: title.optional(),
     message: message.optional(),
     type: type.optional(),
@@ -90,7 +94,7 @@ const SendInput = z
     const issue = (field: string, text: string) => {
       context.addIssue({ code: 'custom', path: [field], message: text });
     };
-    const targets = (['user_ids', 'role_ids', 'all'] as const).filter((target) => given[target] !== undefined);
+    const targets = (['user_ids', 'role_ids', 'all'] as const).filter((target) => given[target]);
     if (targets.length !== 1) issue(targets[1] ?? 'user_ids', 'exactly one of user_ids, role_ids and all is required');
     for (const field of ['title', 'message', 'type'] as const) {
       if (given.template_id !== undefined && given[field] !== undefined) issue(field, 'comes from the template');
@@ -139,6 +143,12 @@ const openStream: Handler = async ({ req, res, params, call, services }) => {
   return undefined;
 };
 
+const createStreamToken: Handler = async ({ req, call, services }) => {
+  const answer = JSON.parse(await call('notifications_stream_token', {})) as { last_event_id: number };
+  if (!req.claims) throw new ApiError('unauthenticated', 'Send an access token.');
+  return JSON.stringify({ ...services.tokens.signStreamToken(req.claims), ...answer });
+};
+
 export const notifications = resource(
   '/notifications',
   'Notifications',
@@ -157,21 +167,42 @@ export const notifications = resource(
       operation: 'notifications_stream',
       summary: 'Receive your notifications as a stream',
       description:
-        'Server-sent events. Each has an `id`, the `event` notification and, as `data`, the JSON of `{id, title, ' +
-        'message, type, action_url, created_at}`. The stream begins with new notifications. To resume it without ' +
+        'Server-sent events. Each notification is a message without an `event` name, so that `EventSource.onmessage` ' +
+        'gets it: its `id` and, as `data`, the JSON of `{id, title, message, type, action_url, created_at}`. ' +
+        'Messages with an `event` name are not notifications; there are none yet. The stream begins with new notifications. To resume it without ' +
         'gaps or duplicates, send the id of the last event that you received, as the header `Last-Event-ID` or the ' +
         'parameter `last_event_id`. A comment is sent every 25 seconds. The stream stays open as long as the ' +
         'session, even if the access token expires. It ends when you log out, when the user or the school is ' +
         'deactivated, or when the school loses the feature; the response to a new connection says which. A user ' +
-        'may have 5 streams at a time (otherwise 429). In a browser use fetch, which can send the access token; ' +
-        '`EventSource` cannot.',
+        'may have 5 streams at a time (otherwise 429). The `EventSource` of a browser cannot send the access token: ' +
+        'give it a stream token (`POST /api/notifications/stream-token`) as the parameter `token`.',
       query: z.strictObject({
+        token: text(2000).optional().meta({ description: 'A stream token, instead of the header Authorization.' }),
         last_event_id: eventId
           .optional()
           .meta({ description: 'Like the header Last-Event-ID, which has priority.', examples: ['42'] }),
       }),
       isStream: true,
       handler: openStream,
+    },
+    'POST /stream-token': {
+      operation: 'notifications_stream_token',
+      summary: 'Get a token for the stream',
+      description:
+        'For the `EventSource` of a browser, which cannot send the header Authorization: ' +
+        '`new EventSource("/api/notifications/stream?token=…")`. The token only opens the stream of this session, ' +
+        'within 15 minutes. The stream stays open after that. An `EventSource` that reconnects later gets a 401 and ' +
+        'closes: get another token, and open the next one with `last_event_id`.',
+      answer: z
+        .object({
+          token: z.string(),
+          expires_at: timestamp,
+          last_event_id: z
+            .int()
+            .meta({ description: 'The id of your newest notification, for a stream that is to begin here.' }),
+        })
+        .meta({ id: 'StreamToken' }),
+      handler: createStreamToken,
     },
     'POST /read-all': {
       operation: 'notifications_read_all',
@@ -183,7 +214,7 @@ export const notifications = resource(
       summary: 'Send a notification',
       description:
         'Title and message may contain the placeholders {{first_name}}, {{last_name}}, {{name}} and ' +
-        '{{school_name}}, and those in `variables`. Any other placeholder is a 400. A user who may send only ' +
+        '{{school_name}}, and those in `variables`. Any other {{…}} is text. A user who may send only ' +
         'through the roles teacher and student can notify the students of their classes only.',
       body: SendInput,
       answer: z

@@ -1,13 +1,22 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
+import { choice, withAlias } from '../http/leniency.ts';
 import { exporter, exportFormat, exportTypes } from '../http/exports.ts';
 import { receiptFileName } from '../documents/invoice.ts';
 import { pdfDownload } from './parts/pdf-download.ts';
 import { amount, date, dateRange, id, money, optionalText, page, pathId, text, timestamps } from '../http/schemas.ts';
 import { studentColumns } from './parts/student-columns.ts';
 
-/** Free text: each school has its own payment methods. */
-export const paymentMethod = text(50).meta({ description: 'Free text.', examples: ['cash'] });
+/** The payment method in a request. Responses may have other texts, from before this list existed. */
+export const paymentMethod = choice(['cash', 'check', 'card', 'bank_transfer', 'mobile_money', 'online', 'other'], {
+  synonyms: {
+    check: ['cheque'],
+    card: ['credit card', 'debit card', 'bank card', 'credit', 'debit', 'visa', 'mastercard', 'pos'],
+    bank_transfer: ['bank', 'transfer', 'wire', 'wire transfer', 'bank deposit', 'direct debit', 'eft', 'ach', 'sepa'],
+    mobile_money: ['mobile', 'mobile payment', 'mobile wallet', 'momo', 'mpesa'],
+    online: ['online payment', 'internet', 'web', 'wallet', 'upi', 'paypal', 'stripe'],
+  },
+}).meta({ examples: ['cash'] });
 
 /** The optional fields of a payment. */
 export const optionalPaymentFields = {
@@ -16,13 +25,31 @@ export const optionalPaymentFields = {
   notes: optionalText(1000),
 };
 
-const PaymentInput = z
-  .strictObject({ student_fee_id: id, amount: money, payment_method: paymentMethod, ...optionalPaymentFields })
-  .meta({ id: 'PaymentInput' });
+const otherName = (name: string) => paymentMethod.optional().meta({ description: `Another name of \`${name}\`.` });
 
-const InvoicePaymentInput = z
-  .strictObject({ invoice_id: id, amount: money, method: paymentMethod, ...optionalPaymentFields })
-  .meta({ id: 'InvoicePaymentInput' });
+const PaymentInput = withAlias(
+  z.strictObject({
+    student_fee_id: id,
+    amount: money,
+    payment_method: paymentMethod,
+    method: otherName('payment_method'),
+    ...optionalPaymentFields,
+  }),
+  'method',
+  'payment_method',
+).meta({ id: 'PaymentInput' });
+
+const InvoicePaymentInput = withAlias(
+  z.strictObject({
+    invoice_id: id,
+    amount: money,
+    method: paymentMethod,
+    payment_method: otherName('method'),
+    ...optionalPaymentFields,
+  }),
+  'payment_method',
+  'method',
+).meta({ id: 'InvoicePaymentInput' });
 
 /** A payment, of a student fee or of an invoice. */
 export const Payment = z
@@ -108,8 +135,9 @@ const filters = {
   class_id: pathId.optional().meta({ description: 'The class of the student at billing.' }),
   from_date: date.optional(),
   to_date: date.optional(),
-  kind: z.enum(['student_fee', 'invoice']).optional(),
+  kind: choice(['student_fee', 'invoice']).optional(),
   payment_method: paymentMethod.optional(),
+  method: otherName('payment_method'),
 };
 const listQuery = dateRange(page(filters, ['payment_date', 'amount', 'receipt_number', 'student_name']));
 

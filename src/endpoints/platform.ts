@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
 import { subscriptionStatus } from './subscription.ts';
+import { choice } from '../http/leniency.ts';
 import {
   date,
   Deleted,
@@ -16,6 +17,13 @@ import {
 } from '../http/schemas.ts';
 
 export const features = ['attendance', 'fees_management', 'timetable', 'transport', 'notifications'] as const;
+const featureName = z
+  .string()
+  .regex(/^[a-z][a-z0-9_]{0,49}$/, 'must be a feature name: lower case letters, digits and _')
+  .meta({
+    description: `The features ${features.join(', ')} enable their endpoints. Any other name is stored and returned.`,
+    examples: ['transport'],
+  });
 const money = z
   .number()
   .min(0)
@@ -33,22 +41,29 @@ const tenantFields = {
   name: text(200).meta({ examples: ['Green Valley School'] }),
   subdomain,
   contact_email: email,
-  plan_id: id,
+  plan_id: id.optional(),
+  plan: z
+    .strictObject({ id, name: z.string().max(100).optional() })
+    .meta({ id: 'PlanChoice', description: 'The plan as it is returned; `name` is ignored.', examples: [{ id: 2 }] })
+    .optional(),
   trial_ends_at: moment.nullish().meta({
     description:
       'End of the trial. A new school is `trialing` until then, `past_due` if it has passed, `active` for a month ' +
       'without it. A change applies to the subscription unless that is active.',
   }),
   feature_flags: z
-    .partialRecord(z.enum(features), z.boolean())
+    .record(featureName, z.boolean())
+    .refine((flags) => Object.keys(flags).length <= 50, 'must have at most 50 entries')
     .meta({
       id: 'FeatureFlags',
-      description: 'Overrides the features of the plan, by name.',
+      description:
+        'Overrides the features of the plan, by name. Names other than these five are stored and returned, but enable no endpoints.',
       examples: [{ transport: true }],
       override: {
         type: 'object',
         properties: Object.fromEntries(features.map((name) => [name, { type: 'boolean' }])),
-        additionalProperties: false,
+        additionalProperties: { type: 'boolean' },
+        maxProperties: 50,
       },
     })
     .optional(),
@@ -56,6 +71,15 @@ const tenantFields = {
     .optional()
     .meta({ description: 'An IANA time zone.', examples: ['Africa/Lagos'] }),
 };
+
+interface Planned {
+  plan_id?: number | undefined;
+  plan?: { id: number } | undefined;
+}
+const plansAgree: [(given: Planned) => boolean, { path: string[]; message: string }] = [
+  ({ plan_id, plan }) => !plan || (plan_id ?? plan.id) === plan.id,
+  { path: ['plan', 'id'], message: 'must be the same plan as plan_id' },
+];
 
 const TenantInput = z
   .strictObject({
@@ -65,7 +89,12 @@ const TenantInput = z
     admin_first_name: text(100).optional(),
     admin_last_name: text(100).optional(),
   })
-  .meta({ id: 'TenantInput' });
+  .refine(...plansAgree)
+  .refine(({ plan_id, plan }) => plan_id !== undefined || plan !== undefined, {
+    path: ['plan_id'],
+    message: 'is required',
+  })
+  .meta({ id: 'TenantInput', description: 'The plan is required, as `plan_id` or as `plan`.' });
 
 export const Tenant = z
   .object({
@@ -135,7 +164,7 @@ const PlanInput = z
     price_monthly: money,
     max_students: z.int().min(0).max(10_000_000),
     max_teachers: z.int().min(0).max(1_000_000),
-    features_json: z.strictObject({ features: z.array(z.enum(features)).max(50) }).optional(),
+    features_json: z.strictObject({ features: z.array(featureName).max(50) }).optional(),
   })
   .meta({ id: 'PlanInput' });
 
@@ -181,8 +210,9 @@ export const platform = resource('/platform', 'Platform', 'For operators: school
   'GET /tenants': {
     operation: 'platform_tenants_list',
     summary: 'List schools',
-    description: 'Searches name, subdomain and contact email. Deleted schools are listed only with status=deleted.',
-    query: page({ status: z.enum(['active', 'suspended', 'deleted']).optional(), plan_id: pathId.optional() }, [
+    description:
+      '`search` is one text that the name, the subdomain or the contact email contains. Case and accents are ignored. Deleted schools are listed only with status=deleted.',
+    query: page({ status: choice(['active', 'suspended', 'deleted']).optional(), plan_id: pathId.optional() }, [
       'created_at',
       'name',
       'subdomain',
@@ -217,6 +247,7 @@ export const platform = resource('/platform', 'Platform', 'For operators: school
         }),
       })
       .partial()
+      .refine(...plansAgree)
       .meta({ id: 'TenantChange' }),
     answer: TenantDetail,
   },

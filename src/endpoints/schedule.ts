@@ -2,6 +2,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { z } from 'zod';
 import { calendarText } from '../documents/calendar.ts';
 import { type Endpoint, type Handler, resource } from '../http/endpoint.ts';
+import { choice } from '../http/leniency.ts';
 import { ApiError } from '../domain/errors.ts';
 import { toApiError } from '../http/errors.ts';
 import { pdfDownload } from './parts/pdf-download.ts';
@@ -84,7 +85,7 @@ const feedKinds = ['own', 'class', 'teacher', 'holidays'] as const;
 
 const FeedInput = z
   .strictObject({
-    kind: z.enum(feedKinds).meta({
+    kind: choice(feedKinds).meta({
       description:
         '`own`: the lessons that you teach, or else those of your class, as they are when the calendar is read.',
     }),

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { pictureFault } from '../documents/picture.ts';
 import { resource } from '../http/endpoint.ts';
-import { date, email, flag, id, optionalText, text, timestamps } from '../http/schemas.ts';
+import { date, email, flag, id, optionalText, pictureUrl, text, timestamps } from '../http/schemas.ts';
 import { AcademicYear, endsAfterStart } from './academics.ts';
 import { impersonationMinutes } from './impersonation.ts';
 
@@ -32,9 +32,26 @@ export const SchoolInfo = z
     is_impersonation_allowed: z
       .boolean()
       .meta({ description: 'Whether operators may log in on behalf of admins of the school.' }),
-    logo_url: z.string().nullable(),
+    logo: pictureUrl.meta({ description: 'The same as `logo_url`.' }),
+    logo_url: pictureUrl.meta({
+      description:
+        'The address of the logo: the https address that was set, or else one like `profile_picture_url`; null without a logo.',
+    }),
   })
   .meta({ id: 'SchoolInfo' });
+
+const isHttpsAddress = (value: string) => /^https:\/\/[^\s"'<>\\]+$/.test(value) && URL.canParse(value);
+
+/** A data URL does not get here: the upload takes it out of the body. */
+const logo = z
+  .string()
+  .max(2000)
+  .refine(
+    (value) => value === '' || isHttpsAddress(value) || /^\/api\/pictures\/[\w-]+$/.test(value),
+    'must be a data URL of a JPEG or PNG, an https address, or null',
+  )
+  .transform((value) => (value === '' ? null : value))
+  .nullish();
 
 // A form sends booleans as text.
 const formBoolean = z.union([z.boolean(), flag.transform((value) => value === 'true')]).optional();
@@ -46,8 +63,7 @@ const SchoolInfoInput = z
       .meta({ examples: ['Green Valley School'] }),
     address: optionalText(500),
     phone: optionalText(50),
-    // A form sends an empty field as ''.
-    email: z.union([email, z.literal('').transform(() => null)]).nullish(),
+    email: email.nullish(),
     website: optionalText(300).meta({ examples: ['https://green-valley.example'] }),
     currency: currency.optional(),
     invoice_reminders: formBoolean.meta({
@@ -61,10 +77,12 @@ const SchoolInfoInput = z
         'The admins are notified. Only admins may change this. False ends such sessions at once.',
       override: { type: 'boolean' },
     }),
-    logo: z
-      .null()
-      .optional()
-      .meta({ description: 'Null deletes the logo. To set it, send multipart/form-data with a file.' }),
+    logo: logo.meta({
+      description:
+        'A data URL of a JPEG or PNG of at most 1 MB; or an https address, which is stored as it is and not printed; or the address of the current logo, to keep it. Null or empty deletes the logo. A form sends a file instead.',
+      examples: ['https://green-valley.example/logo.png'],
+      override: { type: ['string', 'null'] },
+    }),
   })
   .meta({ id: 'SchoolInfoInput', description: 'Any subset of the fields.' });
 
@@ -139,6 +157,7 @@ export const schoolSetup = resource(
       operation: 'school_setup_school_info',
       summary: 'Update the school information',
       body: SchoolInfoInput,
+      isUpdate: true,
       description:
         'The logo is printed on documents, unless it is a WebP. 400 for a PNG or JPEG that is damaged or has more than 4 million pixels.',
       upload: {
@@ -146,6 +165,7 @@ export const schoolSetup = resource(
         maxBytes: 5 * 1024 * 1024,
         types: ['image/jpeg', 'image/png', 'image/webp'],
         isOptional: true,
+        dataUrl: { field: 'logo', maxBytes: 1024 * 1024, types: ['image/jpeg', 'image/png'] },
         label: 'picture',
         fault: async (content, type) => (type === 'image/webp' ? undefined : pictureFault(content)),
       },

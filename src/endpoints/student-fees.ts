@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
+import { choice } from '../http/leniency.ts';
 import {
   amount,
   date,
@@ -15,7 +16,7 @@ import {
 } from '../http/schemas.ts';
 import { Payment } from './payments.ts';
 
-const status = z.enum(['pending', 'partially_paid', 'paid', 'overdue', 'waived']);
+const status = choice(['pending', 'partially_paid', 'paid', 'overdue', 'waived']);
 
 const fields = {
   id,
@@ -33,7 +34,7 @@ const fields = {
   due_date: date,
   status: status.meta({ description: '`overdue`: not paid in full and past its due date.' }),
   billed_on: date.meta({
-    description: 'The fee is for the month, quarter, term and academic year that contain this day.',
+    description: 'The fee is for the month, quarter, half-year, term and academic year that contain this day.',
   }),
   waived_at: timestamp.nullable(),
   waive_reason: z.string().nullable(),
@@ -75,7 +76,7 @@ const GenerateInput = z
     }),
     date: date.optional().meta({
       description:
-        'A day of the academic year. The month, quarter, term and year that contain it are billed. Default: today or, outside the academic year, its nearest day.',
+        'A day of the academic year. The month, quarter, half-year, term and year that contain it are billed. Default: today or, outside the academic year, its nearest day.',
       examples: [`${String(new Date().getUTCFullYear())}-09-01`],
     }),
     prorate: z.boolean().optional().meta({

@@ -15,6 +15,7 @@ import {
   uniqueBy,
 } from '../http/schemas.ts';
 import { Schedule } from './schedule.ts';
+import { gender } from './parts/gender.ts';
 import { attendanceRate } from './parts/attendance-rate.ts';
 import { newLogin } from './parts/new-login.ts';
 
@@ -26,7 +27,7 @@ const fields = {
     .optional()
     .meta({ description: 'Unique within the school. If omitted, the next free number is used.', examples: ['000417'] }),
   date_of_birth: date.nullish(),
-  gender: optionalText(50).meta({ examples: ['female'] }),
+  gender: gender.nullish(),
   email: email.nullish(),
   phone: optionalText(50),
   class_id: id.nullish().meta({
@@ -101,11 +102,7 @@ const documentTypes = [
 
 const DocumentInput = z
   .strictObject({
-    document_type_id: z
-      .union([pathId, z.literal('').transform(() => null)])
-      .optional()
-      // A multipart form sends an empty string if nothing is selected.
-      .meta({ description: 'The id of a document type.', override: { type: 'integer', minimum: 1 } }),
+    document_type_id: pathId.nullish().meta({ description: 'The id of a document type.' }),
     description: optionalText(500),
   })
   .meta({ id: 'StudentDocumentInput' });

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
-import { Deleted, id, optionalText, page, pathId, text, timestamps, uniqueBy } from '../http/schemas.ts';
+import { Deleted, id, optionalText, page, pathId, text, timestamps, uniqueBy, withDefault } from '../http/schemas.ts';
 
 /** Lessons of a subject in a class per week. */
 export const periodsPerWeek = z
@@ -71,7 +71,7 @@ const GradeSubjectsInput = z
       subject_id: id,
       subject_name: unchanged,
       subject_code: unchanged,
-      periods_per_week: periodsPerWeek.default(5),
+      periods_per_week: withDefault(periodsPerWeek, 5),
     }),
   )
   .max(200)

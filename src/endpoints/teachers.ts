@@ -1,6 +1,8 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
+import { choice } from '../http/leniency.ts';
 import { Schedule } from './schedule.ts';
+import { gender } from './parts/gender.ts';
 import {
   date,
   Deleted,
@@ -28,7 +30,7 @@ const fields = {
   specialization: optionalText(100).meta({ examples: ['Mathematics'] }),
   joined_on: date.nullish(),
   date_of_birth: date.nullish(),
-  gender: optionalText(50).meta({ examples: ['female'] }),
+  gender: gender.nullish(),
   address: optionalText(500),
   is_active: z.boolean().optional(),
   ...newLogin.fields('teacher'),
@@ -85,7 +87,8 @@ export const TaughtClass = z
   })
   .meta({ id: 'TaughtClass' });
 
-const status = z.enum(['pending', 'approved', 'rejected']);
+const decisions = { approved: ['approve', 'accepted', 'accept'], rejected: ['reject', 'declined', 'decline'] };
+const status = choice(['pending', 'approved', 'rejected'], { synonyms: decisions });
 
 const LeaveInput = z
   .strictObject({
@@ -105,7 +108,10 @@ const LeaveInput = z
   .meta({ id: 'LeaveInput' });
 
 const LeaveDecision = z
-  .strictObject({ status: z.enum(['approved', 'rejected']), decision_note: optionalText(1000) })
+  .strictObject({
+    status: choice(['approved', 'rejected'], { synonyms: decisions }),
+    decision_note: optionalText(1000),
+  })
   .meta({ id: 'LeaveDecision' });
 
 export const Leave = z

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { GeneratorLimitError, generateInThread } from '../timetable/generate-in-thread.ts';
 import { type GenerationRun, overCapacityOf, slotsOf, unplacedOf } from '../timetable/school.ts';
 import { disconnectSignal, type Handler, resource } from '../http/endpoint.ts';
+import { alsoMatches } from '../http/leniency.ts';
 import { ApiError } from '../domain/errors.ts';
 import { clock, Deleted, id, optionalText, page, pathId, timestamps, uniqueBy } from '../http/schemas.ts';
 import { type Lease, withLease } from '../concurrency/lease.ts';
@@ -433,16 +434,19 @@ export const timetable = resource(
           class_id: pathId.optional(),
           teacher_id: pathId.optional(),
           academic_year_id: pathId.optional(),
-          day_of_week: z
-            .string()
-            .regex(/^[1-7]$/, 'must be a day of the week, 1 to 7')
-            .transform(Number)
-            .optional()
-            .meta({
-              description: '1 is Monday.',
-              examples: [1],
-              override: { type: 'integer', minimum: 1, maximum: 7 },
-            }),
+          day_of_week: alsoMatches(
+            z
+              .string()
+              .regex(/^[1-7]$/, 'must be a day of the week, 1 to 7')
+              .transform(Number)
+              .meta({
+                description: '1 for Monday to 7 for Sunday; 0 is Sunday too.',
+                examples: [1],
+                override: { type: 'integer', minimum: 1, maximum: 7 },
+              }),
+            /^0$/,
+            '7',
+          ).optional(),
         },
         ['day_of_week', 'class_name', 'subject_name', 'teacher_name'],
       ),

@@ -1,11 +1,19 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
+import { choice } from '../http/leniency.ts';
 import { clock, Deleted, id, optionalText, page, pathId, timestamp, timestamps } from '../http/schemas.ts';
 
-const enrollmentType = z
-  .enum(['pickup', 'drop', 'both'])
-  .meta({ description: 'The trips that the student rides: to school (pickup), home (drop) or both.' });
-const status = z.enum(['active', 'cancelled']);
+const chooseTrip = 'must be pickup (to school) or drop (home): choose one, because one way could be either';
+const enrollmentType = choice(['pickup', 'drop', 'both'], {
+  description: 'The trips that the student rides: to school (pickup), home (drop) or both.',
+  synonyms: {
+    pickup: ['to school', 'morning'],
+    drop: ['drop-off', 'home', 'to home', 'from school', 'afternoon'],
+    both: ['two-way', 'both ways', 'round trip', 'return', 'pickup and drop'],
+  },
+  ambiguous: { one_way: chooseTrip, single: chooseTrip },
+});
+const status = choice(['active', 'cancelled'], { synonyms: { cancelled: ['canceled'] } });
 
 const EnrollmentInput = z
   .strictObject({

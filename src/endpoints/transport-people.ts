@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
+import { choice } from '../http/leniency.ts';
 import { date, Deleted, flag, id, optionalText, page, text, timestamps } from '../http/schemas.ts';
 
 const name = text(100).meta({ examples: ['Kofi Mensah'] });
@@ -73,7 +74,7 @@ export const transportDrivers = resource('/transport/drivers', 'Drivers', 'Bus d
   },
 });
 
-const role = z.enum(['attendant', 'supervisor', 'mechanic']);
+const role = choice(['attendant', 'supervisor', 'mechanic']);
 
 const staffFields = { name, phone, role, is_active: isActive };
 const StaffInput = z.strictObject(staffFields).meta({ id: 'TransportStaffInput' });

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
+import { choice } from '../http/leniency.ts';
 import { clock, date, dateRange, Deleted, id, optionalText, page, pathId, timestamps } from '../http/schemas.ts';
 
 const name = z.string().nullable();
@@ -30,7 +31,7 @@ export const ScheduledRoute = z
   })
   .meta({ id: 'ScheduledRoute' });
 
-const kind = z.enum(['cancelled', 'replaced']);
+const kind = choice(['cancelled', 'replaced'], { synonyms: { cancelled: ['canceled'] } });
 
 const ExceptionInput = z
   .strictObject({
@@ -160,7 +161,7 @@ export const transportSchedules = resource(
           ...resourceFilters,
           from_date: date,
           to_date: date,
-          kind: z.enum(['assignment', 'replacement']).optional().meta({
+          kind: choice(['assignment', 'replacement']).optional().meta({
             description:
               'A replacement cannot use a bus or driver that serves another route. An assignment overrides the defaults of other routes. Defaults to `assignment`.',
           }),

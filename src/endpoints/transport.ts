@@ -151,7 +151,7 @@ const GenerateFees = z
   .strictObject({
     date: date.optional().meta({
       description:
-        'A day of the academic year. Students enrolled on that day are billed for the month, quarter, term or year that contains it. Defaults to today, or to the first or last day of the year if today is outside it.',
+        'A day of the academic year. Students enrolled on that day are billed for the month, quarter, half-year, term or year that contains it. Defaults to today, or to the first or last day of the year if today is outside it.',
       examples: [`${String(new Date().getUTCFullYear())}-09-01`],
     }),
     due_date: date.optional().meta({ description: 'Defaults to 30 days after `date`.' }),

@@ -14,7 +14,7 @@ function isDeeperThan(value: unknown, maxDepth: number): boolean {
 }
 
 /** Reads a JSON body of at most `limit`. Refuses other types, which express.json would treat as an empty body. */
-export function bodyReader(limit: string) {
+export function bodyReader(limit: string | number) {
   const json = express.json({ limit, strict: false });
   return (req: Request, res: Response, next: NextFunction): void => {
     const hasBody = req.headers['transfer-encoding'] !== undefined || Number(req.headers['content-length'] ?? 0) > 0;

@@ -52,6 +52,8 @@ export interface Endpoint {
   extraFields?: Record<string, z.ZodType>;
   /** Answers 201 with a Location. A dry run (`dry_run`) creates nothing and answers 200. */
   isCreate?: boolean;
+  /** The body takes any subset of the fields of an existing record, as that of every PUT does. */
+  isUpdate?: boolean;
   /** The path of the created records, for the Location, if it is not the path of the endpoint. */
   locationBase?: string;
   /** A body field with a password. The operation gets its argon2id hash as `password_hash` instead. */
@@ -65,6 +67,8 @@ export interface Endpoint {
     maxBytes: number;
     types: string[];
     isOptional?: boolean;
+    /** A field of a JSON body that may have the file as a data URL of base64. The bytes decide its type. */
+    dataUrl?: { field: string; maxBytes: number; types: string[] };
     /** What messages call the file; `file` by default. */
     label?: string;
     /** What is wrong with a file, as the rest of a sentence that starts with its label; undefined if it is valid. */
@@ -72,6 +76,10 @@ export interface Endpoint {
   };
   /** The content types of the response, if it is a file. */
   bytes?: string[];
+  /** Pages of any origin may show the file, and browsers may cache it. For signed addresses. */
+  isEmbeddable?: boolean;
+  /** Turns the validated parameters into those of the operation. @throws ApiError to refuse the request */
+  resolve?: (params: Record<string, unknown>, services: Services) => Record<string, unknown>;
   /** The response is a stream of server-sent events, which the handler writes. */
   isStream?: boolean;
   /** The handler issues a refresh token, in a header or a cookie. */

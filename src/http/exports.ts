@@ -30,9 +30,11 @@ const maxRowsOfXlsx = 1_048_575;
 /** The parameters of an export besides its filters. */
 export const exportFormat = {
   format: z
-    .enum(['csv', 'xlsx'])
-    .default('csv')
-    .meta({ description: `An .xlsx has at most ${String(maxRowsOfXlsx)} rows. Use csv for more.` }),
+    .enum(['csv', 'xlsx', 'excel'])
+    .optional()
+    .meta({
+      description: `\`excel\` means xlsx. Default: the first of csv and xlsx that the Accept header prefers. An .xlsx has at most ${String(maxRowsOfXlsx)} rows. Use csv for more.`,
+    }),
 };
 export const exportTypes = [csvType, xlsxType];
 
@@ -92,7 +94,9 @@ export function exporter(
     isText: type === 'text',
     isMoney: type === 'money',
   }));
-  return async ({ req, params: { format, ...filters }, call }) => {
+  return async ({ req, res, params: { format, ...filters }, call }) => {
+    const isXlsx = format === undefined ? req.accepts(exportTypes) === xlsxType : format !== 'csv';
+    if (format === undefined) res.vary('Accept');
     const readPage = async (after?: unknown) => {
       const page = { ...filters, limit: pageRows, ...(after === undefined ? {} : { after }) };
       return JSON.parse(await call(operation, page)) as ExportPage;
@@ -101,7 +105,6 @@ export function exporter(
     try {
       if (begin !== undefined) await call(begin, filters);
       const first = await readPage();
-      const isXlsx = format === 'xlsx';
       const rows = readRows(first, columns, isXlsx ? maxRowsOfXlsx : Infinity, readPage);
       const sheet = { name, columns: sheetColumns, rows };
       const file = sheetFile(isXlsx ? 'xlsx' : 'csv', `${name}-${first.date}`, [sheet]);

@@ -1,10 +1,16 @@
-import { Router } from 'express';
+import { type RequestHandler, Router } from 'express';
 import packageJson from '../../package.json' with { type: 'json' };
 import { ApiError } from '../domain/errors.ts';
 import type { Services } from './services.ts';
 
 /** The name and version of the service. */
 export const serviceInfo = { service: packageJson.name, version: packageJson.version };
+
+/** Refuses every method of a path that supports only GET. */
+export const refuseAllButGet: RequestHandler = (_req, res) => {
+  res.set('Allow', 'GET, HEAD');
+  throw new ApiError('method_not_allowed', 'This path supports GET.');
+};
 
 /** Liveness and readiness; docs/operations.md describes what they check. */
 export function healthRouter(services: Services): Router {
@@ -23,9 +29,6 @@ export function healthRouter(services: Services): Router {
       ...(isReady ? {} : { error: 'unavailable', message: 'The service is not ready. The failed check is in data.' }),
     });
   });
-  router.all(['/', '/ready'], (_req, res) => {
-    res.set('Allow', 'GET, HEAD');
-    throw new ApiError('method_not_allowed', 'This path supports GET.');
-  });
+  router.all(['/', '/ready'], refuseAllButGet);
   return router;
 }

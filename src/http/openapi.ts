@@ -23,7 +23,31 @@ const Ready = z
   })
   .meta({ id: 'Ready' });
 
-const healthPaths: ZodOpenApiPathsObject = {
+const Root = z
+  .object({
+    name: z.string(),
+    version: z.string(),
+    docs: z.string().meta({ description: 'The path of the documentation page.', examples: ['/api/docs/'] }),
+    openapi: z.string().meta({ description: 'The path of this document.', examples: ['/api/openapi.json'] }),
+  })
+  .meta({ id: 'Root' });
+
+/** The paths that have no operation. */
+const fixedPaths: ZodOpenApiPathsObject = {
+  '/api': {
+    get: {
+      operationId: 'root',
+      tags: ['Health'],
+      summary: 'Get name, version and the addresses of the documentation',
+      description: 'A client that prefers HTML is redirected to the documentation page.',
+      security: [],
+      responses: {
+        '200': { description: 'The service.', content: jsonContent(successEnvelope(Root)) },
+        '302': { description: 'For browsers: the documentation page.' },
+        '405': failureResponse('method_not_allowed'),
+      },
+    },
+  },
   '/api/health': {
     get: {
       operationId: 'health',
@@ -68,6 +92,7 @@ function describeAccess(endpoint: Endpoint, operation: Operation): string {
     public: 'Public.',
     token: 'Public, with a one-time token.',
     feed: 'Public, with the token of a calendar feed.',
+    picture: 'Public, with a signed address.',
     refresh: 'Needs a refresh token, in X-Refresh-Token or as a cookie.',
     any: 'Needs a login, of a school user or an operator.',
     tenant: operation.permission
@@ -133,7 +158,7 @@ export function openapiDocument(
   operations: ReadonlyMap<string, Operation>,
   publicUrl = '/',
 ) {
-  const paths: ZodOpenApiPathsObject = { ...healthPaths };
+  const paths: ZodOpenApiPathsObject = { ...fixedPaths };
   for (const { path: base, section, endpoints } of resources) {
     for (const { method, path, endpoint } of endpoints) {
       const operation = operations.get(endpoint.operation);
@@ -150,7 +175,12 @@ export function openapiDocument(
       description:
         'Every answer is `{success: true, data}` or `{success: false, error, message, details?, request_id}`; ' +
         'lists add `pagination`. Log in at `POST /api/auth/login`, send `Authorization: Bearer <access_token>`, ' +
-        `and refresh the token within ${String(accessTokenSeconds / 60)} minutes.`,
+        `and refresh the token within ${String(accessTokenSeconds / 60)} minutes.\n\n` +
+        'Requests may be less strict than the schemas. Empty text is the same as null for an optional field, or the ' +
+        'same as leaving it out if the field cannot be null; so is null for an optional field of one value. The values of a ' +
+        'list of words (`enum`) are recognized regardless of case, spaces, `-` and `_`. A timestamp is accepted as a ' +
+        'date: its date as written counts, without converting the time zone. A time of day may have seconds, which ' +
+        'are dropped. A `day_of_week` of 0 is Sunday, like 7. Responses always follow the schemas.',
       license: { name: 'MIT', url: 'https://opensource.org/license/mit' },
     },
     servers: [{ url: publicUrl }],

@@ -3,7 +3,7 @@ import type { ErrorName } from '../domain/errors.ts';
 /** The columns of `core.operation` that the facade uses. */
 export interface Operation {
   name: string;
-  access: 'public' | 'token' | 'feed' | 'refresh' | 'any' | 'tenant' | 'platform' | 'analyst';
+  access: 'public' | 'token' | 'feed' | 'picture' | 'refresh' | 'any' | 'tenant' | 'platform' | 'analyst';
   permission: string | null;
   allows_own_rows: boolean;
   role: string | null;
@@ -21,4 +21,4 @@ export interface Operation {
 
 /** Whether the operation needs no access token. */
 export const isAnonymous = ({ access }: Operation): boolean =>
-  access === 'public' || access === 'token' || access === 'feed' || access === 'refresh';
+  ['public', 'token', 'feed', 'picture', 'refresh'].includes(access);

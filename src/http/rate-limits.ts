@@ -6,15 +6,19 @@ import type { HttpSettings } from './services.ts';
 /** Calendar programs poll every 15 minutes, and many families may share one address. */
 const maxFeedReadsPerMinute = 60;
 
+/** A page may show a hundred pictures, and a whole school may share one IP address. */
+const picturesPerRequest = 20;
+
 /**
  * Limits requests per minute: per session for logged-in users, because a whole school may share one IP address;
- * otherwise per IP address; for calendar feeds per token. A limit of 0 means no limit. Each process counts
- * separately.
+ * otherwise per IP address; for calendar feeds per token. Pictures have a higher limit per IP address. A limit of 0
+ * means no limit. Each process counts separately.
  */
 export function rateLimits(settings: Pick<HttpSettings, 'RATE_LIMIT_PER_MINUTE' | 'PUBLIC_RATE_LIMIT_PER_MINUTE'>): {
   session: RequestHandler;
   anonymous: RequestHandler;
   feed: RequestHandler;
+  picture: RequestHandler;
 } {
   const limiter = (limit: number, keyOf: (req: Request) => string): RequestHandler =>
     limit === 0
@@ -35,6 +39,7 @@ export function rateLimits(settings: Pick<HttpSettings, 'RATE_LIMIT_PER_MINUTE' 
   return {
     session: limiter(settings.RATE_LIMIT_PER_MINUTE, sessionOrAddress),
     anonymous: limiter(settings.PUBLIC_RATE_LIMIT_PER_MINUTE, sessionOrAddress),
+    picture: limiter(settings.RATE_LIMIT_PER_MINUTE * picturesPerRequest, sessionOrAddress),
     feed: limiter(maxFeedReadsPerMinute, (req) => String(req.params['token'])),
   };
 }

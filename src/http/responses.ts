@@ -9,6 +9,7 @@ import type { Download } from '../domain/files.ts';
 import { knownTags } from './call-context.ts';
 import { disconnectSignal, type Endpoint } from './endpoint.ts';
 import { serviceInfo } from './health.ts';
+import { pictureMaxAgeSeconds } from './picture-addresses.ts';
 
 /** After this time, a client that does not read a generated file is disconnected. */
 const stalledTimeoutMs = 60_000;
@@ -39,6 +40,14 @@ export function sendJson(
   );
 }
 
+/** Lets pages of any origin show the file, which helmet forbids, and lets the browser of the reader cache it. */
+export function allowEmbedding(res: Response): void {
+  res.set({
+    'Cross-Origin-Resource-Policy': 'cross-origin',
+    'Cache-Control': `private, max-age=${String(pictureMaxAgeSeconds)}`,
+  });
+}
+
 /** Sends a file of the database, or the requested range of it. */
 export function sendFile(
   req: Request,
@@ -65,6 +74,7 @@ export function sendFile(
 function setRangeHeaders(res: Response, content: Buffer, requestedStart: number | null, size: number): void {
   if (content.length === 0) {
     res.removeHeader('ETag');
+    res.set('Cache-Control', 'private, no-cache');
     res.set('Content-Range', `bytes */${String(size)}`);
     throw new ApiError('range_not_satisfiable', `The file has ${String(size)} bytes.`);
   }

@@ -8,7 +8,7 @@ import { type Endpoint, type Exchange, pathParameters, type Resource } from './e
 import { toApiError } from './errors.ts';
 import { isAnonymous, type Operation } from './operation.ts';
 import { rateLimits } from './rate-limits.ts';
-import { sendDownload, sendFile, sendJson } from './responses.ts';
+import { allowEmbedding, sendDownload, sendFile, sendJson } from './responses.ts';
 import type { Services } from './services.ts';
 import { receiveUpload } from './uploads.ts';
 import { validator } from './validate.ts';
@@ -30,7 +30,9 @@ function serve(services: Services, { endpoint, operation, method, path }: Route)
   const validate = validator(endpoint, method, path);
   return async (req, res) => {
     let params = validate(req);
+    if (endpoint.resolve) params = endpoint.resolve(params, services);
     let context = requestContext(req, services.config.BASE_DOMAIN);
+    if (req.claims) context.picture_key = services.pictures.signingKey(req.claims.tenant_id ?? 0);
     const sessionId = req.claims ? String(req.claims.sid) : null;
     const admit = async () => {
       await services.call(operation.name, sessionId, params, { ...context, check_only: true });
@@ -61,6 +63,7 @@ function serve(services: Services, { endpoint, operation, method, path }: Route)
     if (operation.content === 'gives') {
       context = { ...context, ...fileContext(req) };
       const result = await services.call(operation.name, sessionId, params, context);
+      if (endpoint.isEmbeddable) allowEmbedding(res);
       sendFile(req, res, result, context.range);
       return;
     }
@@ -134,6 +137,13 @@ function routeSteps(services: Services): (route: Route) => RequestHandler[] {
     req.claims = services.tokens.verify(req.headers.authorization);
     next();
   };
+  /** `EventSource` cannot send a header. */
+  const authenticateStream: RequestHandler = (req, res, next) => {
+    const { token } = req.query;
+    if (req.headers.authorization !== undefined || typeof token !== 'string') return authenticate(req, res, next);
+    req.claims = services.tokens.verifyStreamToken(token);
+    next();
+  };
   return (route) => {
     const { endpoint, operation, method } = route;
     const isAnonymousRoute = isAnonymous(operation);
@@ -146,7 +156,11 @@ function routeSteps(services: Services): (route: Route) => RequestHandler[] {
     return [
       // Email scanners send HEAD to the links of an email, which must not use up a one-time link.
       ...(method === 'GET' && operation.writes ? [refuseHead] : []),
-      ...(isAnonymousRoute ? [limits.anonymous] : [authenticate, limits.session]),
+      ...(operation.access === 'picture'
+        ? [limits.picture]
+        : isAnonymousRoute
+          ? [limits.anonymous]
+          : [endpoint.isStream ? authenticateStream : authenticate, limits.session]),
       ...(operation.access === 'feed' ? [limits.feed] : []),
       ...(endpoint.bytes || endpoint.isStream ? [] : [acceptJson]),
       ...bodySteps,

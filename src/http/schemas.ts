@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { ZodRawShape } from 'zod';
+import { alsoMatches, alsoReads } from './leniency.ts';
 
 /** Whether a text has no control characters except tab and line feed. Postgres cannot store NUL. */
 const isStorable = (text: string) => text.isWellFormed() && !/[\0-\x08\x0b-\x1f\x7f]/.test(text);
@@ -53,17 +54,36 @@ export const email = z
     override: { type: 'string', format: 'email', maxLength: 254 },
   });
 
-/** A date, `YYYY-MM-DD`, in the years 1000 to 9999. */
-export const date = z.iso
-  .date()
-  .refine((day) => !/^\d{4}-\d\d-\d\d$/.test(day) || day >= '1000', 'must be between 1000-01-01 and 9999-12-31')
-  .meta({ description: 'A date, `YYYY-MM-DD`.', examples: ['2026-09-01'] });
+const timestampFormat = z.iso.datetime({ offset: true, local: true });
+
+/** A date, `YYYY-MM-DD`, in the years 1000 to 9999. Of a timestamp, requests take the day as it is written. */
+export const date = alsoReads(
+  z.iso
+    .date()
+    .refine((day) => !/^\d{4}-\d\d-\d\d$/.test(day) || day >= '1000', 'must be between 1000-01-01 and 9999-12-31')
+    .meta({ description: 'A date, `YYYY-MM-DD`.', examples: ['2026-09-01'] }),
+  (value) => timestampFormat.safeParse(value).data?.slice(0, 10) ?? value,
+);
+
+/** The address of a picture in a response. */
+export const pictureUrl = z
+  .string()
+  .nullable()
+  .meta({
+    description:
+      'The address of the picture, relative to that of the service; null without a picture. An `<img>` can show it: it is signed, needs no token, and expires within a day. Read the record again for a new one.',
+    examples: ['/api/pictures/3-17-1790899200-5f2c...'],
+  });
 
 /** A time of day with minutes. */
-export const clock = z
-  .string()
-  .regex(/^([01]\d|2[0-3]):[0-5]\d$/, 'must be a time, HH:MM')
-  .meta({ description: 'A time of day, `HH:MM`.', examples: ['08:45'] });
+export const clock = alsoMatches(
+  z
+    .string()
+    .regex(/^([01]\d|2[0-3]):[0-5]\d$/, 'must be a time, HH:MM')
+    .meta({ description: 'A time of day, `HH:MM`.', examples: ['08:45'] }),
+  /^(\d\d:\d\d):[0-5]\d(\.\d+)?$/,
+  '$1',
+);
 
 const dayMs = 24 * 60 * 60 * 1000;
 
@@ -99,7 +119,8 @@ export const money = z
   .positive()
   .max(9_999_999_999.99)
   .refine((amount) => /^\d+(\.\d{1,2})?$/.test(String(amount)), 'must have at most 2 decimals')
-  .meta({ description: 'An amount of money with at most 2 decimals.', examples: [250.5] });
+  // Only for requests: validators of responses that compute with binary fractions reject 0.07 as a multiple of 0.01.
+  .meta({ description: 'An amount of money with at most 2 decimals.', examples: [250.5], multipleOf: 0.01 });
 
 /** An amount of money in a response; 0 or negative (a reversal) is possible. */
 export const amount = z.number().meta({
@@ -140,6 +161,18 @@ export const uniqueBy =
       seen.add(key);
     }
   };
+
+/**
+ * A body field with a default. OpenAPI describes it in words, because generators of types treat a field with the keyword
+ * `default` as one that is always there.
+ */
+export const withDefault = (schema: z.ZodNumber, value: number) =>
+  schema.default(value).meta({
+    description: [schema.meta()?.description, `Default: ${String(value)}.`].filter(Boolean).join(' '),
+    override: ({ jsonSchema }: { jsonSchema: { default?: unknown } }) => {
+      delete jsonSchema.default;
+    },
+  });
 
 /** The timestamps of every record. */
 export const timestamps = { created_at: timestamp, updated_at: timestamp };

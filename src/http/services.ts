@@ -3,6 +3,7 @@ import type { Analytics } from '../analytics/process.ts';
 import type { Call } from '../database/call.ts';
 import type { PushHost } from '../domain/push.ts';
 import type { Passwords } from '../domain/passwords.ts';
+import type { PictureAddresses } from './picture-addresses.ts';
 import type { Streams } from './streams.ts';
 import type { Tokens } from './tokens.ts';
 
@@ -27,6 +28,7 @@ export interface Services {
   config: HttpSettings;
   call: Call;
   tokens: Tokens;
+  pictures: PictureAddresses;
   passwords: Passwords;
   streams: Streams;
   analytics: Analytics;

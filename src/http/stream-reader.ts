@@ -113,7 +113,7 @@ export function createStreamReader(pool: pg.Pool, registry: StreamRegistry, logg
       finish(stream);
       return;
     }
-    const text = rows.map(([, id, event]) => `id: ${id}\nevent: notification\ndata: ${event}\n\n`).join('');
+    const text = rows.map(([, id, event]) => `id: ${id}\ndata: ${event}\n\n`).join('');
     stream.lastId = Number(lastId);
     // The read may have stopped at a limit.
     if (rows.length === maxBatchRows || Buffer.byteLength(text) >= maxBatchBytes) stream.isReadPending = true;

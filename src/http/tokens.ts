@@ -8,6 +8,8 @@ export const accessTokenSeconds = 15 * 60;
 
 const issuer = 'school-management-service';
 const audience = 'school-management-api';
+/** Another audience, so that a stream token is not accepted as an access token. */
+const streamAudience = 'school-management-stream';
 
 /** Size of the cache of verified tokens; clients send the same token many times. */
 const maxCached = 2_000;
@@ -43,6 +45,10 @@ export interface Tokens {
   ): string;
   /** @throws ApiError unauthenticated without a token, invalid_token for an invalid or expired one */
   verify(authorization: string | undefined): Claims;
+  /** Signs a token that only opens the stream of notifications, and is valid as long as an access token. */
+  signStreamToken(claims: Claims): { token: string; expires_at: string };
+  /** @throws ApiError invalid_token for an invalid or expired stream token */
+  verifyStreamToken(token: string): Claims;
 }
 
 /** @param secrets  the first one signs, all of them verify, so that secrets can be rotated */
@@ -58,6 +64,19 @@ export function tokens(secrets: readonly string[]): Tokens {
     cache.set(token, { claims, expiresAt });
     return claims;
   }
+  const issue = (claims: Claims, expiresIn: number, forAudience: string) =>
+    jwt.sign(claims, signing, { algorithm: 'HS256', expiresIn, issuer, audience: forAudience });
+  /** Returns the payload of a token, or undefined if no secret verifies it. */
+  function payloadOf(token: string, ofAudience: string): unknown {
+    for (const key of keys) {
+      try {
+        return jwt.verify(token, key, { algorithms: ['HS256'], issuer, audience: ofAudience });
+      } catch {
+        // Try the next key.
+      }
+    }
+    return undefined;
+  }
   return {
     sign({ session_id, user_id, tenant_id, impersonated_by }, expiresAt) {
       const claims: Claims = {
@@ -68,7 +87,7 @@ export function tokens(secrets: readonly string[]): Tokens {
       };
       const seconds =
         expiresAt === undefined ? accessTokenSeconds : Math.ceil((Date.parse(expiresAt) - Date.now()) / 1000);
-      return jwt.sign(claims, signing, { algorithm: 'HS256', expiresIn: seconds, issuer, audience });
+      return issue(claims, seconds, audience);
     },
     verify(authorization) {
       if (!authorization) throw new ApiError('unauthenticated', 'Send an access token: Authorization: Bearer <token>.');
@@ -76,15 +95,21 @@ export function tokens(secrets: readonly string[]): Tokens {
       const cached = cache.get(token);
       if (cached && cached.expiresAt > Date.now()) return cached.claims;
       cache.delete(token);
-      for (const key of keys) {
-        try {
-          const payload = jwt.verify(token, key, { algorithms: ['HS256'], issuer, audience });
-          return addToCache(token, Claims.parse(payload), Expiry.parse(payload).exp * 1000);
-        } catch {
-          // Try the next key.
-        }
-      }
+      const payload = payloadOf(token, audience);
+      const claims = Claims.safeParse(payload).data;
+      const expiry = Expiry.safeParse(payload).data;
+      if (claims && expiry) return addToCache(token, claims, expiry.exp * 1000);
       throw new ApiError('invalid_token', 'The access token is invalid or has expired. Refresh it or log in again.');
+    },
+    signStreamToken: (claims) => ({
+      token: issue(claims, accessTokenSeconds, streamAudience),
+      expires_at: new Date(Date.now() + accessTokenSeconds * 1000).toISOString(),
+    }),
+    verifyStreamToken(token) {
+      const claims = Claims.safeParse(payloadOf(token, streamAudience)).data;
+      if (!claims)
+        throw new ApiError('invalid_token', 'The stream token is invalid or has expired. Request a new one.');
+      return claims;
     },
   };
 }

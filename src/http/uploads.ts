@@ -4,6 +4,7 @@ import { fileTypeFromBuffer } from 'file-type';
 import multer, { MulterError } from 'multer';
 import { ApiError } from '../domain/errors.ts';
 import type { Upload } from '../domain/files.ts';
+import { bodyReader } from './body.ts';
 import type { Endpoint } from './endpoint.ts';
 
 /**
@@ -11,14 +12,21 @@ import type { Endpoint } from './endpoint.ts';
  * @param readBody  reads other bodies, for endpoints that also accept JSON
  */
 export function receiveUpload(upload: NonNullable<Endpoint['upload']>, readBody: RequestHandler): RequestHandler {
-  const { fields, maxBytes, isOptional = false } = upload;
+  const { fields, maxBytes, isOptional = false, dataUrl } = upload;
+  // Base64 has four characters for three bytes. The other fields get the usual limit.
+  const readLargeBody = bodyReader((dataUrl?.maxBytes ?? 0) * (4 / 3) + 1024 * 1024);
   const receive = multer({
     storage: multer.memoryStorage(),
     limits: { fileSize: maxBytes, files: 1, fields: 20, fieldSize: 10_000, parts: 25 },
   }).any();
   return (req, res, next) => {
     if (!req.is('multipart/form-data')) {
-      if (isOptional) void readBody(req, res, next);
+      if (isOptional && dataUrl) {
+        readLargeBody(req, res, (error?: unknown) => {
+          if (error === undefined) takeDataUrl(req, dataUrl, upload).then(() => next(), next);
+          else next(error);
+        });
+      } else if (isOptional) void readBody(req, res, next);
       else
         next(
           new ApiError(
@@ -30,9 +38,7 @@ export function receiveUpload(upload: NonNullable<Endpoint['upload']>, readBody:
     }
     receive(req, res, (error: unknown) => {
       if (error instanceof MulterError && error.code === 'LIMIT_FILE_SIZE') {
-        next(
-          new ApiError('payload_too_large', `The file must not be larger than ${String(maxBytes / 1024 / 1024)} MB.`),
-        );
+        next(new ApiError('payload_too_large', `The file must not be larger than ${megabytes(maxBytes)} MB.`));
       } else if (error) {
         next(new ApiError('validation_error', 'The multipart body is malformed.', { cause: error }));
       } else {
@@ -70,6 +76,33 @@ const extensions: Record<string, string[]> = {
 /** Appends the extension of the detected type, so that an image named `invoice.html` is not opened as HTML. */
 const withExtension = (name: string, allowed: string[]) =>
   allowed.includes(extensionOf(name)) ? name : `${name}.${allowed[0] ?? ''}`;
+
+const megabytes = (bytes: number) => String(bytes / 1024 / 1024);
+
+/** Takes the file out of a JSON body. */
+async function takeDataUrl(
+  req: Request,
+  { field, maxBytes, types }: NonNullable<NonNullable<Endpoint['upload']>['dataUrl']>,
+  { label = 'file', fault }: NonNullable<Endpoint['upload']>,
+): Promise<void> {
+  const body = req.body as Record<string, unknown> | undefined;
+  const value = body && Object.hasOwn(body, field) ? body[field] : undefined;
+  if (typeof value !== 'string' || !/^data:/i.test(value)) return;
+  const refuse = (message: string) => {
+    throw new ApiError('validation_error', `${field}: ${message}`, { details: [{ path: field, message }] });
+  };
+  const [, base64 = ''] = /^data:[^,]{0,200};base64,([a-z0-9+/]+={0,2})$/i.exec(value) ?? [];
+  const content = Buffer.from(base64, 'base64');
+  if (content.length > maxBytes)
+    throw new ApiError('payload_too_large', `The ${label} must not be larger than ${megabytes(maxBytes)} MB.`);
+  const detected = await fileTypeFromBuffer(content);
+  if (!detected || !types.includes(detected.mime))
+    return refuse(`must be a data URL of ${types.join(' or ')}, in base64`);
+  const wrong = await fault?.(content, detected.mime);
+  if (wrong !== undefined) refuse(`The ${label} ${wrong}`);
+  req.body = Object.fromEntries(Object.entries(body ?? {}).filter(([name]) => name !== field));
+  req.upload = { content, contentType: detected.mime, name: `${field}.${detected.ext}` };
+}
 
 async function checkFile(
   req: Request,

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { pathParameters, type Endpoint } from './endpoint.ts';
 import { ApiError, type ErrorDetail } from '../domain/errors.ts';
+import { readLeniently } from './leniency.ts';
 
 /** Maximum number of errors per response, so that a small request cannot produce a large response. */
 const maxDetails = 20;
@@ -81,9 +82,13 @@ export function details(error: z.ZodError, maxCount = Infinity): ErrorDetail[] {
   return [...first].map(([path, message]) => ({ path: path.slice(0, 100), message: message.slice(0, 300) }));
 }
 
-/** Validates one part of a request. @throws ApiError validation_error with one detail per invalid field */
-function parse<T>(schema: z.ZodType<T>, value: unknown): T {
-  const parsed = schema.safeParse(value);
+/**
+ * Validates one part of a request.
+ * @param isUpdate  the part is the body of an update
+ * @throws ApiError validation_error with one detail per invalid field
+ */
+function parse<T>(schema: z.ZodType<T>, value: unknown, isUpdate = false): T {
+  const parsed = schema.safeParse(readLeniently(schema, value, isUpdate));
   if (parsed.success) return parsed.data;
   const faults = details(parsed.error, maxDetails);
   const first = faults[0];
@@ -118,7 +123,9 @@ export function validator(endpoint: Endpoint, method: string, path: string) {
   }
   const parseBody = (input: unknown): Record<string, unknown> => {
     if (!body) return {};
-    return body instanceof z.ZodObject ? parse(body, input) : { items: parse(body, input) };
+    return body instanceof z.ZodObject
+      ? parse(body, input, method === 'PUT' || endpoint.isUpdate)
+      : { items: parse(body, input) };
   };
   return (request: { params: unknown; query: unknown; body: unknown }): Record<string, unknown> => {
     let input: unknown = request.body === undefined ? {} : request.body;

@@ -1,19 +1,6 @@
 import { join } from 'node:path';
-import express, { type RequestHandler, Router } from 'express';
+import express, { Router } from 'express';
 import helmet from 'helmet';
-import { ApiError } from '../domain/errors.ts';
-
-/** Handles the root URLs: redirects browsers to the documentation, and tells other clients where it is. */
-export const redirectToDocs: RequestHandler = (req, res) => {
-  res.vary('Accept');
-  if (req.accepts(['json', 'html']) !== 'html') {
-    throw new ApiError(
-      'not_found',
-      `There is no route GET ${req.path}. The API is described in /api/openapi.json and, to browse, at /api/docs/.`,
-    );
-  }
-  res.redirect('/api/docs/');
-};
 
 /** The page that password emails link to, for schools without their own app. */
 export function passwordPage(): Router {

@@ -8,9 +8,10 @@ import { resources } from '../endpoints/index.ts';
 import { ApiError } from '../domain/errors.ts';
 import { toApiError } from '../http/errors.ts';
 import { graphqlRouter } from '../pages/graphql.ts';
-import { healthRouter } from '../http/health.ts';
+import { healthRouter, refuseAllButGet } from '../http/health.ts';
 import { openapiText } from '../http/openapi.ts';
-import { redirectToDocs, passwordPage } from '../pages/password-page.ts';
+import { describeRoot } from '../pages/root.ts';
+import { passwordPage } from '../pages/password-page.ts';
 import type { Operation } from '../http/operation.ts';
 import { apiRouter } from '../http/router.ts';
 import type { Services } from '../http/services.ts';
@@ -142,7 +143,9 @@ export function createApp(services: Services, operations: readonly Operation[]):
   app.use('/graphql', graphqlRouter(services));
   app.use('/password', setPattern('/password'), passwordPage());
   app.use('/console', setPattern('/console'), consoleRouter(services.logger));
-  app.get(['/', '/api'], setPattern('/'), redirectToDocs);
+  app.get('/', setPattern('/'), describeRoot);
+  app.get('/api', setPattern('/api'), describeRoot);
+  app.all('/api', setPattern('/api'), refuseAllButGet);
   app.use('/api', (_req, res, next) => {
     res.set('Cache-Control', 'private, no-cache');
     next();

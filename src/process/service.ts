@@ -11,6 +11,7 @@ import { type Passwords, passwords } from '../domain/passwords.ts';
 import type { Operation } from '../http/operation.ts';
 import type { Readiness } from '../http/services.ts';
 import { openStreams } from '../http/streams.ts';
+import { pictureAddresses } from '../http/picture-addresses.ts';
 import { tokens } from '../http/tokens.ts';
 import type { Config } from './config.ts';
 import { exportsFolder } from '../database/archive.ts';
@@ -107,6 +108,7 @@ async function startApi(
       config: { ...config, PUBLIC_URL: config.PUBLIC_URL ?? url },
       call: dispatcher(pool),
       tokens: tokens(config.jwtSecrets),
+      pictures: pictureAddresses(config.jwtSecrets),
       passwords: hashing,
       streams,
       analytics,

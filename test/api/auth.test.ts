@@ -50,7 +50,31 @@ const refresh = (token: string, status: number) =>
 
 const claimsOf = (token: string) => jwt.decode(token) as Claims;
 
+const nextOf = ({ headers }: { headers: Headers }) => headers.get('x-refresh-token') ?? '';
+
+/** Makes a session and its refresh tokens older, as if this time had passed. */
+async function age(sid: number, by: string) {
+  await service.database.query('update platform.session set expires_at = expires_at - $2::interval where id = $1', [
+    sid,
+    by,
+  ]);
+  await service.database.query(
+    `update platform.refresh_token set expires_at = expires_at - $2::interval, used_at = used_at - $2::interval,
+       retired_at = retired_at - $2::interval, created_at = created_at - $2::interval where session_id = $1`,
+    [sid, by],
+  );
+}
+
 describe('login', () => {
+  test('a school or is_platform that is null or empty counts as absent', async () => {
+    const credentials = { email: school.adminEmail, password: testPassword };
+    await login({ ...credentials, tenant_id: school.id, subdomain: '', is_platform: null }, 200);
+    await login({ ...credentials, tenant_id: null, subdomain: school.subdomain }, 200);
+    const operator = { email: operatorEmail, password: testPassword, is_platform: true };
+    await login({ ...operator, tenant_id: null, subdomain: null }, 200);
+    await login({ ...credentials, tenant_id: null, subdomain: '' }, 400);
+  });
+
   test('accepts the school by id, subdomain, X-Tenant-ID or host', async () => {
     const credentials = { email: school.adminEmail, password: testPassword };
     const host = await raw(service.url, {
@@ -123,6 +147,14 @@ describe('login', () => {
     expect(claims).toMatchObject({ user_id: data.user.id, is_platform_admin: true });
     expect(claims.exp - claims.iat).toBe(15 * 60);
     expect(data).toMatchObject({ permissions: [], enabled_features: [], user: { email: operatorEmail } });
+  });
+
+  test('a school that is null in a login is the same as none', async () => {
+    const operator = { is_platform: true, tenant_id: null, email: operatorEmail, password: testPassword };
+    expect((await login(operator, 200)).data.user.email).toBe(operatorEmail);
+    expect((await login({ ...operator, subdomain: null }, 200)).data.user.email).toBe(operatorEmail);
+    const nobody = await login({ tenant_id: null, email: operatorEmail, password: testPassword }, 400);
+    expect(nobody.details).toMatchObject([{ path: 'tenant_id' }]);
   });
 
   test('operators cannot log in to a school, nor users of a school to the platform', async () => {
@@ -381,7 +413,7 @@ describe('tokens', () => {
     expect((await elsewhere.get<Profile>('/api/auth/profile')).data.id).toBe(user.id);
   });
 
-  test('refresh returns a new access token for the same session and replaces the refresh token', async () => {
+  test('refresh returns a new access token for the same session and a successor of the refresh token', async () => {
     const user = await school.user(['teacher']);
     const traded = await refresh(user.refreshToken, 200);
     const next = traded.headers.get('x-refresh-token') ?? '';
@@ -428,25 +460,108 @@ describe('tokens', () => {
     expect(claimsOf(data.access_token)).toMatchObject({ is_platform_admin: true, sid: claimsOf(operator.token).sid });
   });
 
-  test('a refresh token that is reused within ten seconds is rejected, and the session continues', async () => {
-    const user = await school.user(['teacher']);
-    const next = (await refresh(user.refreshToken, 200)).headers.get('x-refresh-token') ?? '';
-    expect((await refresh(user.refreshToken, 401)).error).toBe('invalid_token');
-    await user.get('/api/auth/profile');
-    await refresh(next, 200);
+  describe('a client that keeps its first refresh token', () => {
+    test('can refresh as often as it likes, and stores at most its 20 newest successors', async () => {
+      const user = await school.user(['teacher']);
+      const { sid } = claimsOf(user.token);
+      for (let round = 0; round < 25; round++) {
+        const { data } = await refresh(user.refreshToken, 200);
+        expect(claimsOf(data.access_token).sid).toBe(sid);
+        await age(sid, '15 minutes');
+      }
+      const stored = await service.database.query('select from platform.refresh_token where session_id = $1', [sid]);
+      expect(stored).toHaveLength(21);
+    });
+
+    test('can use it until the session ends, even more than 30 days after the login', async () => {
+      const user = await school.user(['teacher']);
+      const { sid } = claimsOf(user.token);
+      for (let round = 0; round < 3; round++) {
+        await refresh(user.refreshToken, 200);
+        await age(sid, '20 days');
+      }
+      await age(sid, '11 days');
+      expect((await refresh(user.refreshToken, 401)).error).toBe('invalid_token');
+    });
+
+    test('loses its session when a thief uses a successor', async () => {
+      const user = await school.user(['teacher']);
+      const ofThief = nextOf(await refresh(user.refreshToken, 200));
+      await refresh(user.refreshToken, 200);
+      const { data } = await refresh(ofThief, 200);
+      expect((await refresh(user.refreshToken, 401)).error).toBe('invalid_token');
+      await user.get('/api/auth/profile', 401);
+      const access = { headers: { Authorization: `Bearer ${data.access_token}` } };
+      await service.anonymous.send('GET', '/api/auth/profile', access, 401);
+    });
   });
 
-  test('a refresh token that is reused after ten seconds ends the session, as it may be stolen', async () => {
+  describe('a client that uses each successor', () => {
+    test('can repeat a refresh whose response was lost', async () => {
+      const user = await school.user(['teacher']);
+      const { sid } = claimsOf(user.token);
+      let token = user.refreshToken;
+      for (let round = 0; round < 3; round++) {
+        await refresh(token, 200);
+        await age(sid, '1 minute');
+        token = nextOf(await refresh(token, 200));
+        await age(sid, '15 minutes');
+      }
+      await refresh(token, 200);
+    });
+
+    test('loses its session at once when a retired token is used, as it may be stolen', async () => {
+      const user = await school.user(['teacher']);
+      const next = nextOf(await refresh(user.refreshToken, 200));
+      const last = nextOf(await refresh(next, 200));
+      const refused = await refresh(user.refreshToken, 401);
+      expect([refused.error, refused.headers.get('x-refresh-token')]).toEqual(['invalid_token', null]);
+      await user.get('/api/auth/profile', 401);
+      for (const token of [user.refreshToken, next, last]) await refresh(token, 401);
+    });
+
+    test('loses its session when any earlier token is used, however old', async () => {
+      const user = await school.user(['teacher']);
+      let token = user.refreshToken;
+      for (let round = 0; round < 4; round++) {
+        token = nextOf(await refresh(token, 200));
+        await age(claimsOf(user.token).sid, '5 days');
+      }
+      await refresh(user.refreshToken, 401);
+      await refresh(token, 401);
+    });
+  });
+
+  test('after one successor is used, the others work for ten seconds; then their use ends the session', async () => {
     const user = await school.user(['teacher']);
-    const next = (await refresh(user.refreshToken, 200)).headers.get('x-refresh-token') ?? '';
-    const moved = await service.database.query(
-      `update platform.refresh_token set used_at = used_at - interval '11 seconds' where hash = sha256(convert_to($1, 'UTF8')) returning session_id`,
-      [user.refreshToken],
-    );
-    expect(moved).toHaveLength(1);
-    expect((await refresh(user.refreshToken, 401)).error).toBe('invalid_token');
+    const [first, second, third] = [
+      nextOf(await refresh(user.refreshToken, 200)),
+      nextOf(await refresh(user.refreshToken, 200)),
+      nextOf(await refresh(user.refreshToken, 200)),
+    ];
+    await refresh(first, 200);
+    await refresh(second, 200);
+    await age(claimsOf(user.token).sid, '11 seconds');
+    // Both have been used, so they are not subject to the ten seconds.
+    await refresh(first, 200);
+    await refresh(second, 200);
+    expect((await refresh(third, 401)).error).toBe('invalid_token');
     await user.get('/api/auth/profile', 401);
-    await refresh(next, 401);
+    await refresh(second, 401);
+  });
+
+  test('refresh reads only the header X-Refresh-Token: no body, any body and an expired access token are fine', async () => {
+    const user = await school.user(['teacher']);
+    const headers = { 'X-Refresh-Token': user.refreshToken, 'X-Tenant-ID': String(school.id) };
+    const json = { 'Content-Type': 'application/json', Authorization: 'Bearer a.b.c' };
+    for (const [more, body] of [
+      [{}, ''],
+      [json, ''],
+      [json, '{}'],
+    ] as const) {
+      const request = { method: 'POST', path: '/api/auth/refresh', headers: { ...headers, ...more }, body };
+      expect((await raw(service.url, request)).status).toBe(200);
+    }
   });
 
   test('an unknown, expired or missing refresh token is rejected', async () => {
@@ -787,7 +902,7 @@ describe('profile picture', () => {
       [jpeg, 'page.html', 'text/html', 'image/jpeg', 'jpg'],
     ] as const) {
       const { data } = await set(user, fileForm(content, name, claimed), 200);
-      expect(data.profile_picture_url).toMatch(/^\/api\/auth\/profile\/picture\?v=\d+$/);
+      expect(data.profile_picture_url).toMatch(/^\/api\/pictures\/[\w-]+$/);
       const served = await user.get<Buffer>(data.profile_picture_url ?? '');
       expect(served.data.equals(content)).toBe(true);
       expect(served.headers.get('content-type')).toBe(type);
@@ -847,12 +962,14 @@ describe('profile picture', () => {
     expect((await school.admin.get(`/api/users/${owner.id}/picture`, 404)).error).toBe('not_found');
     await set(owner, fileForm(png, 'a.png', 'image/png'), 200);
     const listed = await school.admin.get<{ profile_picture_url: string }>(`/api/users/${owner.id}`);
-    const seen = await school.admin.get<Buffer>(listed.data.profile_picture_url);
+    expect(listed.data.profile_picture_url).toMatch(/^\/api\/pictures\//);
+    const path = `/api/users/${owner.id}/picture`;
+    const seen = await school.admin.get<Buffer>(path);
     expect(seen.data.equals(png)).toBe(true);
     expect(seen.headers.get('content-type')).toBe('image/png');
     const colleague = await school.user(['teacher']);
-    expect((await colleague.get(listed.data.profile_picture_url, 403)).error).toBe('forbidden');
-    expect((await service.anonymous.get(listed.data.profile_picture_url, 401)).error).toBe('unauthenticated');
+    expect((await colleague.get(path, 403)).error).toBe('forbidden');
+    expect((await service.anonymous.get(path, 401)).error).toBe('unauthenticated');
   });
 
   test('operators can have one', async () => {

@@ -101,8 +101,10 @@ describe('the teachers of a class', () => {
       email: 'zoe@school.example',
       is_active: true,
       is_class_teacher: true,
+      subject: 'Art, Chess, Mathematics',
       subjects: ['Art', 'Chess', 'Mathematics'],
     });
+    expect(list.map(({ subject }) => subject)).toEqual([null, 'Art, Chess, Mathematics', 'Art']);
     expect(list.map(({ is_class_teacher, subjects }) => [is_class_teacher, subjects])).toEqual([
       [false, []],
       [true, ['Art', 'Chess', 'Mathematics']],
@@ -151,6 +153,89 @@ describe('the teachers of a class', () => {
     expect((await assign(known.id, { teacher_id: second, subject: words })).data.subjects).toEqual(['Biology']);
     expect(await classSubjects(known.id)).toMatchObject([{ teacher_id: second }]);
     expect(ids(await teachersOf(known.id))).toEqual([second]);
+  });
+
+  test('are returned by an assignment with its subject, as it is stored', async () => {
+    const known = await add();
+    const biology = await newSubject({ name: 'Biology', code: unique('BIO-7') });
+    await school.insert('class_subject', { class_id: known.id, subject_id: biology.id, periods_per_week: 4 });
+    const teacher_id = await newTeacher();
+    const subjectOf = async (fields: object) => (await assign(known.id, { teacher_id, ...fields })).data.subject;
+    expect(await subjectOf({})).toBeNull();
+    expect(await subjectOf({ subject: 'Chess' })).toBe('Chess');
+    expect(await subjectOf({ subject: biology.code.toLowerCase() })).toBe('Biology');
+    expect(await subjectOf({ subject: 'chess' })).toBe('Chess');
+    expect(await subjectOf({ is_class_teacher: true })).toBe('Biology, Chess');
+  });
+
+  describe('who were assigned with a subject that the class does not have', () => {
+    const create = (class_id: number, subject_id: number, fields: object = {}) =>
+      school.admin.post<{ teacher_id: number | null; teacher_name: string | null }>(
+        '/api/class-subjects',
+        { class_id, subject_id, periods_per_week: 2, ...fields },
+        201,
+      );
+
+    test.each(['name', 'code'] as const)('become its teacher when the class gets a subject of that %s', async (by) => {
+      const [known, other] = [await add(), await add()];
+      const [teacher_id, second] = [await newTeacher(), await newTeacher()];
+      const subject = await newSubject({ name: unique('Latin'), code: unique('LAT') });
+      await assign(known.id, { teacher_id, subject: subject[by].toUpperCase() });
+      await assign(known.id, { teacher_id: second, subject: subject[by] });
+      await assign(known.id, { teacher_id, subject: 'Chess' });
+      expect((await create(other.id, subject.id)).data.teacher_id).toBeNull();
+      expect((await create(known.id, subject.id)).data).toMatchObject({ teacher_id, teacher_name: expect.any(String) });
+      const list = await teachersOf(known.id);
+      expect(list.find(({ id }) => id === teacher_id)?.subjects.sort()).toEqual(['Chess', subject.name]);
+      expect(list.map(({ id }) => id).sort()).toEqual([teacher_id, second].sort());
+      await school.admin.delete(`/api/classes/${known.id}/teachers/${teacher_id}`);
+      expect(await classSubjects(known.id)).toMatchObject([{ teacher_id: null }]);
+      expect(ids(await teachersOf(known.id))).toEqual([second]);
+    });
+
+    test('do not become its teacher when the request names another one, or when they are no longer active', async () => {
+      const known = await add();
+      const [assigned, named, inactive] = [await newTeacher(), await newTeacher(), await newTeacher()];
+      const [greek, drama] = [await newSubject({ name: unique('Greek') }), await newSubject({ name: unique('Drama') })];
+      await assign(known.id, { teacher_id: assigned, subject: greek.name });
+      expect((await create(known.id, greek.id, { teacher_id: named })).data.teacher_id).toBe(named);
+      expect(ids(await teachersOf(known.id)).sort()).toEqual([assigned, named].sort());
+      await assign(known.id, { teacher_id: inactive, subject: drama.name });
+      await service.database.query(`update ${school.schema}.teacher set is_active = false where id = $1`, [inactive]);
+      expect((await create(known.id, drama.id)).data.teacher_id).toBeNull();
+    });
+
+    test('become the teachers of subjects that the class gets from the template of its grade', async () => {
+      const known = await add();
+      const teacher_id = await newTeacher();
+      const subject = await newSubject({ name: unique('Botany') });
+      await assign(known.id, { teacher_id, subject: subject.name });
+      await school.admin.post('/api/classes/subjects/by-grade', { grade_id: gradeId, class_ids: [known.id] });
+      expect((await classSubjects(known.id)).filter((row) => row.teacher_id !== null)).toMatchObject([
+        { subject_id: subject.id, teacher_id },
+      ]);
+    });
+
+    test('become its teacher too when both requests arrive at the same time', async () => {
+      const known = await add();
+      const teacher_id = await newTeacher();
+      const subject = await newSubject({ name: unique('Music') });
+      const answers = await race(
+        service.database,
+        `select from ${school.schema}.class where id = ${known.id} for update`,
+        2,
+        () => [
+          school.admin.send('POST', `/api/classes/${known.id}/teachers`, {
+            body: { teacher_id, subject: subject.name },
+          }),
+          school.admin.send('POST', '/api/class-subjects', {
+            body: { class_id: known.id, subject_id: subject.id, periods_per_week: 1 },
+          }),
+        ],
+      );
+      expect(statuses(answers)).toEqual([200, 201]);
+      expect(await classSubjects(known.id)).toMatchObject([{ subject_id: subject.id, teacher_id }]);
+    });
   });
 
   test('include one class teacher: a new one replaces the previous one, who keeps their other subjects', async () => {

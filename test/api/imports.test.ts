@@ -1076,7 +1076,7 @@ describe('a file of teachers', () => {
         specialization: 'Chemistry, physics',
         joined_on: '2020-08-01',
         date_of_birth: '1980-02-29',
-        gender: 'diverse',
+        gender: 'non_binary',
         address: '1\n2',
         is_active: 'TRUE',
         create_user_account: 'yes',

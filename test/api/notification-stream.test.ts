@@ -1,5 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { describe, expect, test } from '@jest/globals';
+import jwt from 'jsonwebtoken';
 import type { Client } from '../support/client/client.ts';
 import { raw } from '../support/client/raw.ts';
 import { type School, serviceWithSchool, testPassword } from '../support/server/service.ts';
@@ -7,7 +8,11 @@ import { type OpenStream, openStream } from '../support/client/stream.ts';
 import { until } from '../support/client/until.ts';
 
 const heartbeat = 400;
-const { service, school } = await serviceWithSchool({ STREAM_HEARTBEAT_MS: String(heartbeat) }, 'template_many_ready');
+const secret = 'a secret of the stream tests that is long enough';
+const { service, school } = await serviceWithSchool(
+  { STREAM_HEARTBEAT_MS: String(heartbeat), JWT_SECRETS: secret },
+  'template_many_ready',
+);
 
 type User = Client & { id: number; email: string };
 const open = (of: Client, options: Parameters<typeof openStream>[2] = {}) => openStream(service.url, of.token, options);
@@ -45,6 +50,7 @@ describe('a stream', () => {
       created_at,
     }));
     expect(stream.events).toEqual(picked.reverse());
+    expect([...stream.messageFields]).toEqual(['id data']);
     expect(stream.events[0]).toMatchObject({
       title: 'Café Uma',
       message: 'Line 1\nLine 2\n"data: x"\n\nid: 7',
@@ -203,6 +209,69 @@ describe('access to a stream', () => {
     const stream = await open(user);
     expect(stream.status).toBe(200);
     await stream.close();
+  });
+});
+
+describe('a stream token', () => {
+  interface StreamToken {
+    token: string;
+    expires_at: string;
+    last_event_id: number;
+  }
+  const tokenOf = async (of: Client) => (await of.post<StreamToken>('/api/notifications/stream-token')).data;
+  const openWith = (token: string, more = '') =>
+    openStream(service.url, undefined, { query: `?token=${token}${more}` });
+
+  test('opens the stream of its session without a header, from the notification that it names', async () => {
+    const user = await school.user(['teacher']);
+    await tell([user], 'Before');
+    const { token, expires_at, last_event_id } = await tokenOf(user);
+    const minutes = (Date.parse(expires_at) - Date.now()) / 60_000;
+    expect(Math.round(minutes)).toBe(15);
+    await tell([user], 'Meanwhile');
+    const stream = await openWith(token, `&last_event_id=${last_event_id}`);
+    await stream.has(1);
+    await tell([user], 'After');
+    await stream.has(2);
+    expect(titles(stream)).toEqual(['Meanwhile', 'After']);
+    await user.post('/api/auth/logout');
+    expect(await stream.end()).toBe('end');
+    expect((await openWith(token)).refusal?.error).toBe('invalid_token');
+  });
+
+  test('opens nothing else, and no other token is accepted in its place', async () => {
+    const user = await school.user(['teacher']);
+    const { token } = await tokenOf(user);
+    for (const path of ['/api/auth/profile', '/api/notifications', '/api/notifications/stream']) {
+      const inHeader = await service.anonymous.send('GET', path, { headers: { Authorization: `Bearer ${token}` } });
+      expect([path, inHeader.status, inHeader.error]).toEqual([path, 401, 'invalid_token']);
+    }
+    expect((await service.anonymous.send('GET', `/api/notifications?token=${token}`)).status).toBe(401);
+    for (const other of [user.token, user.refreshToken, '', `${token}x`]) {
+      const { status, refusal } = await openWith(other);
+      expect([status, refusal?.error]).toEqual([401, 'invalid_token']);
+    }
+    const missing = await openStream(service.url, undefined);
+    expect([missing.status, missing.refusal?.error]).toEqual([401, 'unauthenticated']);
+  });
+
+  test('expires after 15 minutes, and works only at its own school', async () => {
+    const { token } = await tokenOf(await school.user(['teacher']));
+    const payload = jwt.decode(token) as jwt.JwtPayload;
+    const expired = jwt.sign({ ...payload, exp: Math.floor(Date.now() / 1000) - 1 }, secret);
+    const { status, refusal } = await openWith(expired);
+    expect([status, refusal?.error]).toEqual([401, 'invalid_token']);
+    const other = await service.school();
+    const headers = { 'X-Tenant-ID': String(other.id) };
+    const mismatch = await openStream(service.url, undefined, { query: `?token=${token}`, headers });
+    expect([mismatch.status, mismatch.refusal?.error]).toEqual([403, 'tenant_mismatch']);
+  });
+
+  test('is given only to those who may open a stream', async () => {
+    const without = await service.school({ feature_flags: { notifications: false } });
+    await without.admin.post('/api/notifications/stream-token', undefined, 403);
+    await service.operator.post('/api/notifications/stream-token', undefined, 403);
+    await service.anonymous.post('/api/notifications/stream-token', undefined, 401);
   });
 });
 

@@ -126,7 +126,7 @@ describe('notification templates of operators', () => {
       expect((await audit(`notification_template.${action}`)).length).toBeGreaterThan(0);
   });
 
-  test('are unique per event and channel, can be filtered, and may use only placeholders of the event', async () => {
+  test('are unique per event and channel, can be filtered, and need an event that exists', async () => {
     const { data: created } = await operator.post<Template>(templatesPath, { ...template, channel: 'push' }, 201);
     await operator.post(templatesPath, { ...template, channel: 'push' }, 409);
     const listed = async (query: string) =>
@@ -140,8 +140,6 @@ describe('notification templates of operators', () => {
       };
       return [status, details?.[0]?.path];
     };
-    expect(await errorOf({ ...template, channel: 'email', body: '{{receipt_number}}' })).toEqual([400, 'body']);
-    expect(await errorOf({ ...template, channel: 'email', subject: '{{nobody}}' })).toEqual([400, 'subject']);
     expect(await errorOf({ ...template, key: 'no.event' })).toEqual([400, 'key']);
     const bare = { key: template.key, channel: template.channel, body: template.body };
     expect(await errorOf({ ...bare, key: 'no.event' })).toEqual([400, 'key']);
@@ -149,7 +147,7 @@ describe('notification templates of operators', () => {
     expect(plain).toMatchObject({ ...bare, channel: 'email', subject: 'Holiday: {{holiday_name}}' });
     await operator.delete(`${templatesPath}/${plain.id}`);
     expect(await errorOf({ ...template, channel: 'sms' })).toEqual([400, 'channel']);
-    expect(await errorOf({ key: 'trial.ending' }, 'PUT', `${templatesPath}/${created.id}`)).toEqual([400, 'subject']);
+    expect(await errorOf({ key: 'no.event' }, 'PUT', `${templatesPath}/${created.id}`)).toEqual([400, 'key']);
     expect((await operator.get<Template>(`${templatesPath}/${created.id}`)).data).toEqual(created);
   });
 

@@ -140,7 +140,15 @@ describe('creating a school', () => {
     ['a reserved subdomain', { subdomain: 'api' }, 'subdomain'],
     ['a reserved subdomain in capitals', { subdomain: 'WWW' }, 'subdomain'],
     ['a time zone that does not exist', { time_zone: 'Mars/Olympus' }, 'time_zone'],
-    ['a feature that does not exist', { feature_flags: { teleport: true } }, 'feature_flags'],
+    ['a feature whose name is not a lower case word', { feature_flags: { 'Tele port': true } }, 'feature_flags'],
+    [
+      '51 features',
+      { feature_flags: Object.fromEntries([...Array(51).keys()].map((n) => [`f${n}`, true])) },
+      'feature_flags',
+    ],
+    ['a plan that is not plan_id', { plan_id: 1, plan: { id: 2 } }, 'plan'],
+    ['a plan without an id', { plan_id: undefined, plan: { name: 'Premium' } }, 'plan'],
+    ['no plan at all', { plan_id: undefined }, 'plan_id'],
     ['a feature that is neither on nor off', { feature_flags: { transport: 'yes' } }, 'feature_flags'],
     ['a contact_email that is not an email address', { contact_email: 'office' }, 'contact_email'],
     ['a short password', { admin_password: '1234567' }, 'admin_password'],
@@ -189,6 +197,35 @@ describe('creating a school', () => {
     });
     expect(answers[1]?.data).toEqual(answers[0]?.data);
     expect(entries.map(({ action }) => action)).toEqual(['tenant.create']);
+  });
+});
+
+describe('the plan of a school', () => {
+  test('is taken as it is read, as plan {id}, or as plan_id, or as both when they agree', async () => {
+    const tenant = await create({ plan_id: undefined, plan: { id: 2 } });
+    expect(tenant.plan.id).toBe(2);
+    const path = `/api/platform/tenants/${tenant.id}`;
+    const changed = await service.operator.put<Tenant>(path, { plan: { id: 3, name: tenant.plan.name } });
+    expect(changed.data.plan).toEqual({ id: 3, name: 'Premium' });
+    const both = await service.operator.put<Tenant>(path, { ...changed.data, plan: { id: 1 }, plan_id: 1 });
+    expect(both.data.plan.id).toBe(1);
+    const [stored] = await service.database.query<{ plan_id: string }>(
+      'select plan_id from platform.subscription where tenant_id = $1',
+      [tenant.id],
+    );
+    expect(Number(stored?.plan_id)).toBe(1);
+  });
+
+  test('may be sent back unchanged by a school that exceeds its limits, but no other plan that is too small', async () => {
+    const plan = await service.plan({ max_students: 1 });
+    const grown = await service.school({ plan_id: plan.id });
+    await grown.admin.post('/api/students', { first_name: 'A', last_name: 'B' }, 201);
+    await service.operator.put(`/api/platform/plans/${plan.id}`, { max_students: 0 });
+    const path = `/api/platform/tenants/${grown.id}`;
+    const read = await get(grown.id);
+    expect((await service.operator.put<Tenant>(path, { ...read, name: 'Renamed' })).data.name).toBe('Renamed');
+    const small = await service.plan({ max_students: 0 });
+    expect((await service.operator.put(path, { plan: { id: small.id } }, 409)).error).toBe('conflict');
   });
 });
 
@@ -280,7 +317,9 @@ describe('updating a school', () => {
       [{ subdomain: 'admin' }, 400, 'subdomain'],
       [{ subdomain: school.subdomain }, 409, 'subdomain'],
       [{ time_zone: 'Mars/Olympus' }, 400, 'time_zone'],
-      [{ feature_flags: { teleport: true } }, 400, 'feature_flags'],
+      [{ feature_flags: { Teleport: true } }, 400, 'feature_flags'],
+      [{ plan_id: 1, plan: { id: 2 } }, 400, 'plan'],
+      [{ plan: { id: 999_999 } }, 422, 'plan_id'],
       [{ plan_id: 999_999 }, 422, 'plan_id'],
       [{ colour: 'red' }, 400, 'colour'],
       [{ name: null }, 400, 'name'],
@@ -475,7 +514,7 @@ describe('the list of schools', () => {
     mine = (await service.operator.get<Tenant[]>(`${prefix}&sort=subdomain`)).data;
   });
 
-  test('searches parts of name, subdomain and contact email, ignoring case, with % and _ as literals', async () => {
+  test('searches name, subdomain and contact email for one contained text, ignoring case, with % and _ as literals', async () => {
     const found = async (search: string) =>
       ids(
         (await service.operator.get<Tenant[]>(`/api/platform/tenants?pageSize=100&sort=subdomain&search=${search}`))
@@ -483,6 +522,9 @@ describe('the list of schools', () => {
       );
     expect(await found(tag.slice(1))).toEqual(ids(mine));
     expect(await found(`ALPHA ${tag}`)).toEqual([mine[1]?.id, mine[3]?.id]);
+    expect(await found(`%20${tag}-1%20`)).toEqual([mine[1]?.id]);
+    expect(await found(`${tag} alpha`)).toEqual([]);
+    expect(await found(`${tag} ${tag}`)).toEqual([]);
     expect(await found(`${tag}-4`)).toEqual([mine[4]?.id]);
     expect(await found(`unique.contact@${tag}`)).toEqual([mine[2]?.id]);
     expect(await found('100%25')).toEqual([mine[4]?.id]);
@@ -562,6 +604,35 @@ describe('plans', () => {
     await service.operator.get(path, 404);
     await service.operator.put(path, { name: 'Gone' }, 404);
     await service.operator.delete(path, 404);
+  });
+
+  test('may have features that the service does not know, which are stored and enabled for their schools', async () => {
+    const features = ['library', 'timetable'];
+    const sent = {
+      name: label('Plan'),
+      price_monthly: 1,
+      max_students: 10,
+      max_teachers: 2,
+      features_json: { features },
+    };
+    const { data: plan } = await post<Plan>('/plans', sent, 201);
+    expect(plan.features_json).toEqual({ features });
+    const other = await service.school({
+      plan_id: plan.id,
+      feature_flags: { alumni_2: true, library: true, canteen: false },
+    });
+    expect(await get(other.id)).toMatchObject({
+      feature_flags: { alumni_2: true, library: true, canteen: false },
+      enabled_features: ['alumni_2', 'library', 'timetable'],
+    });
+    expect((await other.admin.get<string[]>('/api/auth/enabled-features')).data).toEqual([
+      'alumni_2',
+      'library',
+      'timetable',
+    ]);
+    expect((await other.admin.get('/api/transport/buses', 403)).error).toBe('feature_disabled');
+    await service.operator.put(`/api/platform/tenants/${other.id}`, { feature_flags: { library: false } });
+    expect((await get(other.id)).enabled_features).toEqual(['timetable']);
   });
 
   test('without features_json have none', async () => {
@@ -661,7 +732,7 @@ describe('plans', () => {
     ['a price as text', { price_monthly: '10' }, 'price_monthly'],
     ['a fractional student limit', { max_students: 0.5 }, 'max_students'],
     ['a negative teacher limit', { max_teachers: -1 }, 'max_teachers'],
-    ['an unknown feature', { features_json: { features: ['teleport'] } }, 'features_json'],
+    ['a feature whose name is not a lower case word', { features_json: { features: ['Teleport!'] } }, 'features_json'],
     ['an unknown field in features_json', { features_json: { features: [], colour: 1 } }, 'features_json'],
     ['an empty name', { name: '' }, 'name'],
   ])('reject %s and name the field', async (_what, fields, path) => {

@@ -33,6 +33,7 @@ const setYear = async (school: School, body: unknown) =>
 const setGrades = async (school: School, grades: unknown) =>
   (await school.admin.post<Grade[]>(`${base}/grades`, { grades })).data;
 const years = async (school: School) => (await school.admin.get<Year[]>('/api/academics/years')).data;
+const dataUrl = (content: Buffer, type = 'image/png') => `data:${type};base64,${content.toString('base64')}`;
 const files = (school: School) => service.database.query(`select content_type from ${school.schema}.file`);
 
 describe('the setup of a school', () => {
@@ -51,6 +52,7 @@ describe('the setup of a school', () => {
         currency: 'USD',
         invoice_reminders: true,
         is_impersonation_allowed: true,
+        logo: null,
         logo_url: null,
       },
       academic_year: null,
@@ -87,6 +89,7 @@ describe('the setup of a school', () => {
         currency: 'USD',
         invoice_reminders: true,
         is_impersonation_allowed: true,
+        logo: null,
         logo_url: null,
       },
       academic_year: { id: made.id, ...year },
@@ -159,6 +162,7 @@ describe('the school information', () => {
       currency: 'USD',
       invoice_reminders: true,
       is_impersonation_allowed: true,
+      logo: null,
       logo_url: null,
     };
     expect(await info(school, sent)).toEqual(stored);
@@ -183,6 +187,17 @@ describe('the school information', () => {
     [{ invoice_reminders: null }, 'invoice_reminders'],
     [{ invoice_reminders: 'maybe' }, 'invoice_reminders'],
     [{ logo: 'picture' }, 'logo'],
+    [{ logo: 'http://green.example/logo.png' }, 'logo'],
+    [{ logo: 'https://' }, 'logo'],
+    [{ logo: 'https://green.example/"><script>' }, 'logo'],
+    [{ logo: `https://green.example/${'x'.repeat(2000)}` }, 'logo'],
+    [{ logo: 'javascript:alert(1)' }, 'logo'],
+    [{ logo: '/api/pictures/1-1-1790000000-ab' }, 'logo'],
+    [{ logo: 'data:image/png;base64,' }, 'logo'],
+    [{ logo: 'data:image/png,%89PNG' }, 'logo'],
+    [{ logo: dataUrl(Buffer.from('<svg xmlns="http://www.w3.org/2000/svg"/>'), 'image/png') }, 'logo'],
+    [{ logo: dataUrl(malformedPictures['a picture of 2 GB'] ?? png) }, 'logo'],
+    [{ logo: 1 }, 'logo'],
     [{ logo_id: 1 }, 'logo_id'],
     [{ file_id: 1 }, 'file_id'],
   ])('with %j is a 400 that names the field, and nothing changes', async (body, path) => {
@@ -223,22 +238,60 @@ describe('the logo', () => {
       name: 'With logo',
     });
     expect(await info(school, { invoice_reminders: true })).toMatchObject({ invoice_reminders: true });
-    expect(first.logo_url).toMatch(/^\/api\/school-setup\/logo\?v=\d+$/);
-    const shown = await student.get<Buffer>(first.logo_url ?? '');
+    expect(first.logo_url).toMatch(/^\/api\/pictures\/[\w-]+$/);
+    expect(first.logo).toBe(first.logo_url);
+    const shown = await student.get<Buffer>((await status(school)).school.logo_url ?? '');
     expect(shown.data.equals(png)).toBe(true);
     expect([shown.headers.get('content-type'), shown.headers.get('content-disposition')]).toEqual([
       'image/png',
       'inline; filename=logo.png',
     ]);
     const second = await info(school, form(jpeg));
-    expect(second).toEqual({ ...first, logo_url: second.logo_url });
+    expect(second).toEqual({ ...first, logo: second.logo_url, logo_url: second.logo_url });
     expect(second.logo_url).not.toBe(first.logo_url);
     expect((await student.get<Buffer>(`${base}/logo`)).data.equals(jpeg)).toBe(true);
     expect(await files(school)).toEqual([{ content_type: 'image/jpeg' }]);
     expect((await info(school, { phone: '8' })).logo_url).toBe(second.logo_url);
-    expect(await info(school, { logo: null })).toEqual({ ...first, phone: '8', logo_url: null });
+    expect(await info(school, { logo: null })).toEqual({ ...first, phone: '8', logo: null, logo_url: null });
     expect(await files(school)).toEqual([]);
     await student.get(`${base}/logo`, 404);
+  });
+
+  test('is sent in JSON as a data URL, whose content decides its type, or as an https address, and is removed by null or ""', async () => {
+    const school = await service.school();
+    const uploaded = await info(school, { name: 'By data URL', logo: dataUrl(jpeg, 'image/png') });
+    expect(uploaded).toMatchObject({ name: 'By data URL', logo: uploaded.logo_url });
+    const shown = await service.anonymous.get<Buffer>(uploaded.logo ?? '');
+    expect([shown.headers.get('content-type'), shown.data.equals(jpeg)]).toEqual(['image/jpeg', true]);
+    expect(await info(school, { phone: '9', logo: uploaded.logo })).toEqual({ ...uploaded, phone: '9' });
+    expect(await files(school)).toEqual([{ content_type: 'image/jpeg' }]);
+
+    const address = 'https://green.example/logo.png?size=2';
+    expect(await info(school, { logo: address })).toMatchObject({ logo: address, logo_url: address });
+    expect(await files(school)).toEqual([]);
+    await school.admin.get(`${base}/logo`, 404);
+    expect(await info(school, { phone: '1', logo: address })).toMatchObject({ logo: address, phone: '1' });
+    expect((await status(school)).school.logo).toBe(address);
+
+    await info(school, form(png));
+    expect((await service.anonymous.get<Buffer>((await status(school)).school.logo ?? '')).data.equals(png)).toBe(true);
+    for (const none of [null, '']) {
+      await info(school, { logo: dataUrl(png) });
+      expect(await info(school, { logo: none })).toMatchObject({ logo: null, logo_url: null });
+      expect(await files(school)).toEqual([]);
+    }
+    await info(school, { logo: address });
+    expect((await info(school, { logo: '' })).logo).toBeNull();
+  });
+
+  test('has at most 1 MB as a data URL', async () => {
+    const school = await service.school();
+    const limit = Buffer.concat([png, Buffer.alloc(1024 * 1024 - png.length)]);
+    expect((await info(school, { logo: dataUrl(limit) })).logo).not.toBeNull();
+    const larger = Buffer.concat([limit, Buffer.alloc(1)]);
+    expect((await school.admin.post(`${base}/school-info`, { logo: dataUrl(larger) }, 413)).error).toBe(
+      'payload_too_large',
+    );
   });
 
   test('must be JPEG, PNG or WebP by its content, regardless of its name', async () => {

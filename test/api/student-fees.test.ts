@@ -107,6 +107,17 @@ describe('billing', () => {
   });
 
   test.each([
+    ['2021-08-01', '2021-08-01 2022-01-31'],
+    ['2022-01-31', '2021-08-01 2022-01-31'],
+    ['2022-02-01', '2022-02-01 2022-07-31'],
+  ])('on %s bills the half-year %s, once', async (date, halfYear) => {
+    const { studentId, structureId } = await createBillable([{ ...lunch, frequency: 'Half-Yearly' }]);
+    expect(await world.generate(structureId, { date })).toMatchObject({ created: 1, amount: 92 });
+    expect(await world.generate(structureId, { date })).toMatchObject({ created: 0 });
+    expect((await world.feesOf(studentId)).map(periods)).toEqual([[`Lunch ${halfYear}`]]);
+  });
+
+  test.each([
     ['2018-01-31', '2018-01-31 2018-04-29', '2018-01-31 2018-01-31'],
     ['2018-04-29', '2018-01-31 2018-04-29', '2018-04-01 2018-04-30'],
     ['2018-04-30', '2018-04-30 2018-07-30', '2018-04-01 2018-04-30'],

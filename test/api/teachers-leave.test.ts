@@ -59,6 +59,9 @@ describe('leaves', () => {
       const refused = await school.admin.post('/api/teachers/leaves', body(4, 4, { teacher_id }), 422);
       expect(refused).toMatchObject({ error: 'invalid_reference', details: [{ path: 'teacher_id' }] });
     }
+    expect((await school.admin.post('/api/teachers/leaves', body(4, 4), 422)).message).toMatch(
+      /^You are not a teacher/,
+    );
     const manager = await staff('leave.manage');
     expect((await ask(manager, body(5, 5, { teacher_id: teacher.id }))).teacher_id).toBe(teacher.id);
   });

@@ -109,6 +109,22 @@ async function hard(): Promise<School> {
 const hardPeriods = 24 * 36 + 3 + 1;
 
 describe('the generator', () => {
+  test('finds teachers who were assigned to a class before its subjects, and after them', async () => {
+    const school = await planned(1, []);
+    for (const n of [1, 2]) {
+      const name = `Late ${n}`;
+      const { data: subject } = await school.admin.post<{ id: number }>('/api/subjects', { name, code: `L${n}` }, 201);
+      const assign = () => school.admin.post('/api/classes/1/teachers', { teacher_id: 1, subject: name });
+      if (n === 1) await assign();
+      const body = { class_id: 1, subject_id: subject.id, periods_per_week: 2 };
+      await school.admin.post('/api/class-subjects', body, 201);
+      if (n === 2) await assign();
+    }
+    const answer = await generate(school, { class_ids: [1] });
+    expect(answer).toMatchObject({ status: 'complete', placed: 4, unplaced: [] });
+    expect(counts(answer.slots)).toEqual({ '1 1 1': 2, '1 2 1': 2 });
+  });
+
   test('places every period of every class subject within the school day, availability and limits, and saves the slots of its answer', async () => {
     const school = await planned(6, [5, 5, 4, 3, 3]);
     await school.admin.put('/api/timetable/config', {

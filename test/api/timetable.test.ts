@@ -612,7 +612,7 @@ describe('a move', () => {
     const own = await move(a.id, { day_of_week: 5, period: 5, swap: true });
     expect(own.data).toEqual(free.data);
     expect(own.headers.get('etag')).toBe(free.headers.get('etag'));
-    expect((await move(a.id, { day_of_week: 0 }, 400)).details.map((detail) => detail.path).sort()).toEqual([
+    expect((await move(a.id, { day_of_week: 8 }, 400)).details.map((detail) => detail.path).sort()).toEqual([
       'day_of_week',
       'period',
     ]);

@@ -481,6 +481,24 @@ describe('the contact sheet', () => {
     return { header: header?.cells, rows: rows.map(({ cells }) => cells), headers, data };
   };
 
+  test('is an .xlsx with format=excel, and with an Accept header that prefers it unless format says otherwise', async () => {
+    const own = await transportSchool(service);
+    const xlsx = 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet';
+    const typeOf = async (query: string, accept?: string) => {
+      const headers = accept === undefined ? {} : { Accept: accept };
+      const answer = await own.admin.send<Buffer>('GET', path + query, { headers }, 200);
+      if (query === '') expect(answer.headers.get('vary')).toContain('Accept');
+      return answer.headers.get('content-type')?.split(';')[0];
+    };
+    expect(await typeOf('?format=excel')).toBe(xlsx);
+    expect(await typeOf('', xlsx)).toBe(xlsx);
+    expect(await typeOf('', `text/csv;q=0.5, ${xlsx}`)).toBe(xlsx);
+    expect(await typeOf('?format=csv', xlsx)).toBe('text/csv');
+    expect(await typeOf('?format=excel', 'text/csv')).toBe(xlsx);
+    for (const accept of [undefined, '*/*', 'text/csv', 'application/json'])
+      expect(await typeOf('', accept)).toBe('text/csv');
+  });
+
   test.each(['csv', 'xlsx'])('as .%s lists the students by route and stop, with their contacts', async (format) => {
     const own = await transportSchool(service);
     const [south, north] = [

@@ -81,6 +81,7 @@ describe('permissions', () => {
         ...[
           'notifications_list',
           'notifications_stream',
+          'notifications_stream_token',
           'notifications_read_all',
           'notifications_delete',
           'notifications_read',

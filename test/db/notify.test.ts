@@ -122,7 +122,7 @@ describe('placeholders', () => {
     ['percent signs and format() specifiers', '100 % of {{a}} %s %1$s %%', { a: '%s' }, '100 % of %s %s %1$s %%'],
     ['markup', '<b>{{a}}</b>', { a: '<script>&' }, '<b><script>&</b>'],
     ['spaces inside braces, and unclosed braces', '{{ a }} {{a {a} }}', { a: 'x' }, 'x {{a {a} }}'],
-    ['a null and a missing value', '[{{a}}{{b}}]', { a: null }, '[]'],
+    ['a null is empty, and what is no variable stays', '[{{a}}{{ b }}]', { a: null }, '[{{ b }}]'],
     ['numbers', '{{n}}', { n: 12.5 }, '12.5'],
   ])('are filled in once: %s', async (_case, template, variables, expected) => {
     expect(await render(template, variables)).toBe(expected);
@@ -264,7 +264,7 @@ describe('core.send_message', () => {
     await notify({ in_app: { title: '{{what}}', message: '{{what}}' } }, [
       { user_id: amina, variables: { what: 'x'.repeat(3000) } },
       { user_id: amina, variables: { what: 'a\r\nBcc: b' } },
-      { user_id: amina, variables: {} },
+      { user_id: amina, variables: { what: null } },
       { user_id: amina, variables: { what: 'y'.repeat(100_000) } },
     ]);
     const { notifications } = await traces();

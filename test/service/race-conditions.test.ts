@@ -1,4 +1,5 @@
 import { describe, expect, test } from '@jest/globals';
+import jwt from 'jsonwebtoken';
 import { race as raceIn } from '../support/client/race.ts';
 import { serviceWithSchool, testPassword } from '../support/server/service.ts';
 
@@ -70,23 +71,51 @@ describe('concurrent requests', () => {
     ).toEqual([{ students: 3 }]);
   });
 
-  test('two refreshes with one refresh token: one succeeds, the other is rejected, and the session continues', async () => {
-    const user = await school.user(['teacher']);
+  describe('refreshes', () => {
     const refresh = (token: string) =>
       service.anonymous.send<{ access_token: string }>('POST', '/api/auth/refresh', {
         headers: { 'X-Refresh-Token': token },
       });
-    const answers = await race(
-      `select from platform.refresh_token where session_id = (select max(id) from platform.session where tenant_id = ${school.id}) for update`,
-      2,
-      () => [refresh(user.refreshToken), refresh(user.refreshToken)],
-    );
-    expect(statuses(answers)).toEqual([200, 401]);
-    expect(the(401, answers).error).toBe('invalid_token');
-    expect(the(401, answers).headers.get('x-refresh-token')).toBeNull();
-    await user.get('/api/auth/profile');
-    const next = the(200, answers).headers.get('x-refresh-token') ?? '';
-    expect((await refresh(next)).status).toBe(200);
+    const raceRefreshes = (user: { token: string }, tokens: string[]) => {
+      const { sid } = jwt.decode(user.token) as { sid: number };
+      const lock = `select from platform.session where id = ${sid} for update`;
+      // The pool has eight connections.
+      return race(lock, Math.min(tokens.length, 8), () => tokens.map(refresh));
+    };
+    const nextOf = (answer: { headers: Headers }) => answer.headers.get('x-refresh-token') ?? '';
+
+    test('twenty with one token all succeed, and so do twenty with their successors', async () => {
+      const user = await school.user(['teacher']);
+      const first = await raceRefreshes(user, Array<string>(20).fill(user.refreshToken));
+      expect(statuses(first)).toEqual(Array(20).fill(200));
+      const successors = first.map(nextOf);
+      expect(new Set(successors).size).toBe(20);
+      expect(statuses(await raceRefreshes(user, successors))).toEqual(Array(20).fill(200));
+      await user.get('/api/auth/profile');
+      expect((await refresh(user.refreshToken)).status).toBe(401);
+      await user.get('/api/auth/profile', 401);
+    });
+
+    test('a token and its successor: if the successor is first, the token ends the session', async () => {
+      const user = await school.user(['teacher']);
+      const successor = nextOf(await refresh(user.refreshToken));
+      const answers = await raceRefreshes(user, [user.refreshToken, successor]);
+      const [old, next] = answers.map(({ status }) => status);
+      // Either the old token came first and both succeed, or the successor retired it, and the session is over.
+      expect([old, next]).toEqual([old === 200 ? 200 : 401, 200]);
+      await user.get('/api/auth/profile', old === 200 ? 200 : 401);
+      expect((await refresh(user.refreshToken)).status).toBe(401);
+    });
+
+    test('a refresh and a logout: the session is over, and a refresh that comes second is rejected', async () => {
+      const user = await school.user(['teacher']);
+      const { sid } = jwt.decode(user.token) as { sid: number };
+      const answers = await race(`update platform.session set revoked_at = now() where id = ${sid}`, 1, () => [
+        refresh(user.refreshToken),
+      ]);
+      expect(answers).toMatchObject([{ status: 401, error: 'invalid_token' }]);
+      expect(nextOf(answers[0] as { headers: Headers })).toBe('');
+    });
   });
 
   test('a login and a change of its password: the old password opens no session', async () => {

@@ -179,6 +179,14 @@ describe('a push message', () => {
     expect(fcm.grants()).toBe(1);
   });
 
+  test('to a browser with a Firebase token is sent by Firebase', async () => {
+    const user = await addUser();
+    const { token } = await phone(user, 'web');
+    await send([user]);
+    expect(await done(user)).toMatchObject([{ status: 'sent', attempts: 1 }]);
+    expect(fcm.messagesTo(token)).toMatchObject([{ notification: { title: 'Sports day' } }]);
+  });
+
   test('is truncated if it is too long for the service, without splitting a character', async () => {
     const user = await addUser();
     const [android, laptop] = [await phone(user), await browser(user)];
@@ -383,7 +391,7 @@ describe('a push message', () => {
     const user = await addUser();
     const keys = web.browser().subscription.keys;
     for (const token of [
-      'no JSON',
+      '{no JSON',
       JSON.stringify({ endpoint: `${fcm.url}/push`, keys }),
       JSON.stringify({ endpoint: 'https://localhost/push', keys }),
       JSON.stringify({ endpoint: web.url, keys: { ...keys, p256dh: 'AAAA' } }),
@@ -580,6 +588,18 @@ describe('an email', () => {
     expect(html).toContain('<p>Thank you</p>');
     expect(html).toContain('<a href="https://app.example/school/fees?a=1&#38;b=2">');
     expect(html).not.toContain('<script>');
+  });
+
+  test.each([
+    ['fees/7', 'https://app.example/school/fees/7'],
+    ['app://fees/7', 'app://fees/7'],
+    ['//cdn.example/a', 'https://cdn.example/a'],
+  ])('links the action_url %s as %s', async (action_url, link) => {
+    const email = `${unique('reader')}@people.example`;
+    const user = await addUser({ email });
+    await send([user], { channels: ['email'], action_url });
+    await done(user);
+    expect(parts(to(email)[0]?.content ?? '')[1]).toContain(`<a href="${link}">`);
   });
 
   test('is retried after a temporary rejection and fails after a permanent one, and the queue has no personal data', async () => {

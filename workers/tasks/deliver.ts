@@ -50,6 +50,14 @@ function retryDelaySeconds(attempt: number, retryAfterSeconds: number | undefine
 /** The id of a message at mail servers and push services, the same for each attempt. */
 const messageIdOf = (tenantId: number, { id }: Delivery) => `${tenantId.toString(36)}-${id.toString(36)}`;
 
+/** The link of an email: an address as it is, a path below the address of the app, if that is configured. */
+function linkTo(actionUrl: string | null, appUrl: string | undefined): string | undefined {
+  if (actionUrl === null) return undefined;
+  if (actionUrl.startsWith('//')) return `https:${actionUrl}`;
+  if (/^[a-z][a-z0-9+.-]*:/i.test(actionUrl)) return actionUrl;
+  return appUrl && `${appUrl.replace(/\/$/, '')}/${actionUrl.replace(/^\//, '')}`;
+}
+
 /** The email as text and HTML. */
 function compose(
   delivery: Delivery,
@@ -58,7 +66,7 @@ function compose(
   messageId: string,
 ): Email {
   const { name, title, message, action_url } = delivery;
-  const link = action_url?.startsWith('/') ? appUrl && `${appUrl.replace(/\/$/, '')}${action_url}` : action_url;
+  const link = linkTo(action_url, appUrl);
   const greeting = name === '' ? 'Hello,' : `Hello ${name},`;
   const paragraphs = message.split(/\n\s*\n/).filter((paragraph) => paragraph.trim() !== '');
   const html = (text: string) => `<p>${text.split(/\r?\n/).map(escapeHtml).join('<br>')}</p>`;

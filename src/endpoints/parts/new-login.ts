@@ -3,8 +3,8 @@ import { password } from '../../http/schemas.ts';
 
 interface Login {
   email?: string | null | undefined;
-  create_user_account?: boolean | undefined;
-  password?: string | undefined;
+  create_user_account?: boolean | null | undefined;
+  password?: string | null | undefined;
 }
 type Rule = [(person: Login) => boolean, { path: string[]; message: string }];
 
@@ -14,11 +14,11 @@ export const newLogin = {
   fields: (role: string) => ({
     create_user_account: z
       .boolean()
-      .optional()
+      .nullish()
       .meta({
         description: `Also creates a login with the ${role} role. Requires email. Without password, sends an invitation.`,
       }),
-    password: password.optional().meta({ description: 'Only allowed with create_user_account.' }),
+    password: password.nullish().meta({ description: 'Only allowed with create_user_account.' }),
   }),
   /** For a new person. An update can use the stored address. */
   emailRule: [

@@ -1,12 +1,16 @@
 import { z } from 'zod';
+import { alsoReads } from '../../http/leniency.ts';
 import { id } from '../../http/schemas.ts';
 
 /** A day of the week, 1 for Monday. */
-export const dayOfWeek = z
-  .int()
-  .min(1)
-  .max(7)
-  .meta({ description: '1 for Monday to 7 for Sunday.', examples: [1] });
+export const dayOfWeek = alsoReads(
+  z
+    .int()
+    .min(1)
+    .max(7)
+    .meta({ description: '1 for Monday to 7 for Sunday. Requests also accept 0 for Sunday.', examples: [1] }),
+  (value) => (value === 0 ? 7 : value),
+);
 
 /** Maximum number of periods of a school day. */
 export const maxPeriods = 24;

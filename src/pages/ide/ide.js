@@ -11,7 +11,7 @@ let token = '';
 
 /**
  * Gets an access token with the refresh cookie of the console. The lock is shared with the console
- * (src/console/session.ts), because each cookie works only once.
+ * (src/console/session.ts): a refresh with a cookie that another page has replaced would end the session.
  */
 const refresh = () =>
   navigator.locks.request('console.refresh', async () => {

@@ -16,6 +16,8 @@ export interface Told {
 export interface OpenStream {
   status: number;
   headers: IncomingHttpHeaders;
+  /** The names of the fields of the messages with data, for example `id data`. */
+  messageFields: Set<string>;
   /** The envelope, when the request was refused. */
   refusal: { error?: string; message?: string } | undefined;
   events: Told[];
@@ -38,10 +40,10 @@ export interface OpenStream {
   close(): Promise<void>;
 }
 
-/** Opens a stream; `refusal` is set when the service refuses it. */
+/** Opens a stream, without a header Authorization if `token` is undefined; `refusal` is set when the service refuses it. */
 export function openStream(
   url: string,
-  token: string,
+  token: string | undefined,
   {
     lastId,
     query = '',
@@ -54,7 +56,7 @@ export function openStream(
       method,
       agent: false,
       headers: {
-        Authorization: `Bearer ${token}`,
+        ...(token === undefined ? {} : { Authorization: `Bearer ${token}` }),
         Accept: 'text/event-stream',
         ...(lastId === undefined ? {} : { 'Last-Event-ID': lastId }),
         ...headers,
@@ -66,6 +68,7 @@ export function openStream(
       const stream: OpenStream = {
         status: response.statusCode ?? 0,
         headers: response.headers,
+        messageFields: new Set(),
         refusal: undefined,
         events: [],
         comments: [],
@@ -84,7 +87,7 @@ export function openStream(
       const parser = createParser({
         onEvent({ id, event, data }) {
           const notification = JSON.parse(data) as Told;
-          if (event !== 'notification' || id !== String(notification.id))
+          if (event !== undefined || id !== String(notification.id))
             throw new Error(`It is no notification: ${event} ${id} ${data}`);
           stream.events.push(notification);
         },
@@ -100,7 +103,19 @@ export function openStream(
         const at = end < 0 ? -1 : tail.lastIndexOf('\nid: ', end);
         if (at >= 0) stream.lastId = /\d+/.exec(tail.slice(at, at + 30))?.[0] ?? stream.lastId;
         // Not the whole text, because it may be long.
-        if (end >= 0) tail = tail.slice(end + 1);
+        if (end >= 0) {
+          for (const block of tail
+            .slice(0, end)
+            .split('\n\n')
+            .filter((one) => /^data:/m.test(one)))
+            stream.messageFields.add(
+              block
+                .trim()
+                .replaceAll(/^(\w+):.*$/gm, '$1')
+                .replaceAll('\n', ' '),
+            );
+          tail = tail.slice(end + 1);
+        }
         parser.feed(text);
       });
       response.on('error', () => (stream.ended ??= 'cut'));

@@ -53,7 +53,7 @@ export function prepareConsole(): void {
   }
   if (chromiumPath() === undefined && process.env['CI'] !== 'true') {
     process.stderr.write(
-      '\nChromium was not found, so the browser tests of the console (test/console/*.browser.test.ts) are skipped.\n' +
+      '\nChromium was not found, so the browser tests (test/**/*.browser.test.ts) are skipped.\n' +
         'Install it (on Debian: apt-get install chromium) or set CHROMIUM_PATH.\n\n',
     );
   }

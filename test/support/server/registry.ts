@@ -104,7 +104,7 @@ export async function registry(
 
 /** Endpoints that work without an access token. */
 export const isAnonymous = ({ operation }: Registered) =>
-  ['public', 'token', 'feed', 'refresh'].includes(operation.access);
+  ['public', 'token', 'feed', 'picture', 'refresh'].includes(operation.access);
 
 /** Endpoints for users of schools. */
 export const isForSchools = ({ operation }: Registered) => ['tenant', 'any'].includes(operation.access);
@@ -130,6 +130,8 @@ const fixedBodies: Record<string, Record<string, unknown> | ((id: number) => Rec
   fee_structures_create: { components: [{ name: 'Tuition', amount: 100, frequency: 'annual' }] },
   // The plan of the test schools, so that no feature is lost.
   subscription_upgrade: { plan_id: 3 },
+  // Required unless `plan` is given.
+  platform_tenants_create: { plan_id: 3 },
   // Short, for a fast test.
   timetable_generate: { time_limit_seconds: 1 },
   schedule_feeds_create: (id) => ({ kind: 'class', class_id: id, teacher_id: null }),

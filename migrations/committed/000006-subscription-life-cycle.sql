@@ -1,5 +1,5 @@
---! Previous: sha1:b5b9ac5ea7be578a3b2187a9118ae6aa6df0d00c
---! Hash: sha1:b5e60b2213303541c04ca9bafa0ecefa43b06af6
+--! Previous: sha1:fe272eb0e37c046b3081a11cb771c7cb778611bc
+--! Hash: sha1:0299b8d6905bf890ac5a2874b6455701e9c6e447
 --! Message: subscription life cycle
 
 -- The life cycle of a subscription: a grace period after its end, and a trial that operators can start again.

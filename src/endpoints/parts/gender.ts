@@ -1,0 +1,12 @@
+import { choice } from '../../http/leniency.ts';
+
+/** The gender of a person in a request. Responses may have other texts, from before this list existed. */
+export const gender = choice(['female', 'male', 'non_binary', 'other', 'undisclosed'], {
+  synonyms: {
+    female: ['f', 'girl', 'woman'],
+    male: ['m', 'boy', 'man'],
+    non_binary: ['nb', 'enby', 'x'],
+    other: ['o', 'diverse', 'third gender', 'transgender'],
+    undisclosed: ['unknown', 'unspecified', 'not specified', 'not stated', 'prefer not to say'],
+  },
+}).meta({ examples: ['female'] });

@@ -1,0 +1,134 @@
+import { z } from 'zod';
+
+/** How a schema reads values that a client writes in another way than OpenAPI documents. */
+type Reading = (value: unknown) => unknown;
+
+/** Kept beside the schemas, so that OpenAPI and responses show only the canonical values. */
+const readings = z.registry<{ read: Reading }>();
+
+/** Declares that the schema also accepts what `read` converts. Requests apply it before they validate the value. */
+export function alsoReads<S extends z.ZodType>(schema: S, read: Reading): S {
+  readings.add(schema, { read });
+  return schema;
+}
+
+/** Declares that the schema also accepts the texts that match `pattern`. `replacement` makes the canonical text. */
+export const alsoMatches = <S extends z.ZodType>(schema: S, pattern: RegExp, replacement: string): S =>
+  alsoReads(schema, (value) => (typeof value === 'string' ? value.replace(pattern, replacement) : value));
+
+/** Spellings that differ only in case, spaces, `-` and `_` are equal. */
+const normalizeSpelling = (spelling: string) => spelling.toLowerCase().replace(/[\s_-]+/g, '');
+
+interface ChoiceOptions<V extends string> {
+  description?: string;
+  /** Other words for a value. Their spelling is as lenient as that of the values. */
+  synonyms?: Partial<Record<V, string[]>>;
+  /** Words that could mean several values, with the message that tells the client what to choose. */
+  ambiguous?: Record<string, string>;
+}
+
+/** One of the values. Requests ignore case, spaces, `-` and `_`, and accept the synonyms; responses have the value. */
+export function choice<const V extends string>(
+  values: readonly [V, ...V[]],
+  { description, synonyms = {}, ambiguous = {} }: ChoiceOptions<V> = {},
+) {
+  const words = values.map((value) => ({ value, others: (synonyms as Record<string, string[]>)[value] ?? [] }));
+  const valueOf = new Map(
+    words.flatMap(({ value, others }) => [value, ...others].map((word) => [normalizeSpelling(word), value] as const)),
+  );
+  const hints = new Map(Object.entries(ambiguous).map(([word, hint]) => [normalizeSpelling(word), hint]));
+  const note = words
+    .filter(({ others }) => others.length > 0)
+    .map(({ value, others }) => `\`${value}\` (${others.join(', ')})`)
+    .join(', ');
+  const schema = z
+    .enum(values, {
+      error: ({ input }) => (typeof input === 'string' ? hints.get(normalizeSpelling(input)) : undefined),
+    })
+    .meta({
+      description: [
+        description,
+        'Requests ignore case, spaces, `-` and `_`.',
+        note && `Requests also accept the synonyms in parentheses: ${note}.`,
+      ]
+        .filter(Boolean)
+        .join(' '),
+    });
+  return alsoReads(schema, (value) =>
+    typeof value === 'string' ? (valueOf.get(normalizeSpelling(value)) ?? value) : value,
+  );
+}
+
+const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/**
+ * Accepts `alias` as another name of the field `name`. Both may be given if they are equal. The schema must have both
+ * fields, `alias` as an optional one.
+ */
+export function withAlias<S extends z.ZodObject>(schema: S, alias: string, name: string): S {
+  const checked = schema.superRefine((given: Record<string, unknown>, context) => {
+    if (given[alias] !== undefined && given[alias] !== given[name])
+      context.addIssue({ code: 'custom', path: [alias], message: `must be the same as ${name}` });
+  });
+  return alsoReads(checked, (value) => {
+    if (!isRecord(value) || !(alias in value) || !isBlank(value[name])) return value;
+    const { [alias]: given, ...others } = value;
+    return { ...others, [name]: given };
+  });
+}
+
+/** Whether a field has no value. Forms send empty text for empty inputs. */
+const isBlank = (value: unknown) =>
+  value === undefined || value === null || (typeof value === 'string' && value.trim() === '');
+
+/** The schema inside a wrapper or before a transformation; undefined if there is none. */
+function inner(schema: z.ZodType): z.ZodType | undefined {
+  if (schema instanceof z.ZodOptional || schema instanceof z.ZodNullable || schema instanceof z.ZodDefault)
+    return schema.unwrap() as z.ZodType;
+  return schema instanceof z.ZodPipe ? (schema.in as z.ZodType) : undefined;
+}
+
+function isScalar(schema: z.ZodType): boolean {
+  const wrapped = inner(schema);
+  if (wrapped) return isScalar(wrapped);
+  return ![z.ZodArray, z.ZodObject, z.ZodRecord].some((kind) => schema instanceof kind);
+}
+
+/**
+ * Null or absent (undefined) for an optional field without a value. Other values, and those of required fields, stay. In
+ * an update, where every field is optional, a field that cannot be null stays too: to ignore it would look like success.
+ */
+function readBlank(field: z.ZodType, value: unknown, isUpdate: boolean): unknown {
+  if (!isScalar(field) || field.safeParse(value).success) return value;
+  if (field.safeParse(null).success) return null;
+  const isOptional = field instanceof z.ZodOptional || field instanceof z.ZodDefault;
+  return isOptional && !isUpdate ? undefined : value;
+}
+
+function readFields(shape: Record<string, z.ZodType>, input: Record<string, unknown>, isUpdate: boolean) {
+  return Object.fromEntries(
+    Object.entries(input).flatMap(([name, value]) => {
+      const field = Object.hasOwn(shape, name) ? shape[name] : undefined;
+      if (!field) return [[name, value]];
+      const read = isBlank(value) ? readBlank(field, value, isUpdate) : readLeniently(field, value);
+      return read === undefined ? [] : [[name, read]];
+    }),
+  );
+}
+
+/**
+ * Converts what a client may send to what the schema describes: other spellings, and empty text for no value. Everything
+ * that it does not know stays as it is, so that the validation reports it.
+ * @param isUpdate  the schema is the body of an update, which takes any subset of the fields
+ */
+export function readLeniently(schema: z.ZodType, input: unknown, isUpdate = false): unknown {
+  const reading = readings.get(schema);
+  const value = reading ? reading.read(input) : input;
+  const wrapped = inner(schema);
+  if (wrapped) return readLeniently(wrapped, value, isUpdate);
+  if (schema instanceof z.ZodObject && isRecord(value)) return readFields(schema.shape, value, isUpdate);
+  if (schema instanceof z.ZodArray && Array.isArray(value))
+    return value.map((item) => readLeniently(schema.element as z.ZodType, item));
+  return value;
+}
