@@ -109,13 +109,20 @@ export const Tenant = z
     contact_email: z.string(),
     feature_flags: z.record(z.string(), z.boolean()),
     enabled_features: z.array(z.string()),
-    subscription: z.object({
-      status: subscriptionStatus.nullable(),
-      started_at: timestamp.nullable(),
-      current_period_end: timestamp.nullable(),
-      grace_days: z.int().nullable(),
-      grace_ends_at: timestamp.nullable(),
-    }),
+    subscription: z
+      .object({
+        status: subscriptionStatus.nullable(),
+        started_at: timestamp.nullable(),
+        current_period_end: timestamp.nullable(),
+        grace_days: z
+          .int()
+          .nullable()
+          .meta({ description: 'Days between the end of the period and the cancellation.' }),
+        grace_ends_at: timestamp.nullable().meta({
+          description: 'While `past_due`: when the subscription will be cancelled. Otherwise null.',
+        }),
+      })
+      .meta({ id: 'TenantSubscription' }),
     stats: z.object({ total_students: z.int(), total_teachers: z.int(), total_classes: z.int() }),
     time_zone: z.string(),
     is_impersonation_allowed: z

@@ -385,7 +385,8 @@ describe('the notification events of a school', () => {
         'invoice.reminder',
         'leave.decided',
       ],
-      ...['operator.login', 'payment.received', 'timetable.published', 'transport.expiring', 'trial.ending'],
+      ...['operator.login', 'payment.received', 'subscription.cancelled', 'subscription.ending'],
+      ...['subscription.past_due', 'timetable.published', 'transport.expiring', 'trial.ending'],
     ]);
     const before = await holidayEvent();
     expect(before).toMatchObject({
