@@ -28,6 +28,8 @@ export interface Endpoint {
   section: string;
   method: string;
   path: string;
+  /** The column Access of the specification, where its table has one. */
+  access?: string;
   /** The token that the request carries: of a user of a school, of an operator, or the refresh token. */
   token: 'none' | 'tenant' | 'platform' | 'refresh';
   permission?: string;
@@ -121,7 +123,8 @@ function isShown(sent: unknown, shown: unknown): boolean {
     );
   if (typeof sent === 'string' && typeof shown === 'string' && /^\d{4}-\d\d-\d\dT/.test(sent))
     return Date.parse(sent) === Date.parse(shown);
-  return isDeepStrictEqual(sent, shown);
+  // An empty text is no value.
+  return isDeepStrictEqual(sent, shown) || (sent === '' && shown === null);
 }
 
 type Fields = Record<string, unknown>;
@@ -253,7 +256,7 @@ export class SpecificationClient {
       const uses = [
         ...(query ? usesOf(query, call.query ?? {}, `${name} query`) : []),
         ...(body && body !== 'not shown' && call.body !== undefined ? usesOf(body, call.body, `${name} body`) : []),
-        ...(form && form !== 'not shown' ? usesOf(form, call.form ?? {}, `${name} form`) : []),
+        ...(form && form !== 'not shown' ? Object.keys(call.form ?? {}).map((field) => `${name} form.${field}`) : []),
       ];
       for (const use of uses) this.used.add(use);
     }

@@ -1,4 +1,4 @@
-import type { Call, Login, SpecificationClient } from '../client.ts';
+import { type Call, endpoints, type Login, nameOf, type SpecificationClient } from '../client.ts';
 import { day } from './days.ts';
 
 /** The ids of the school that daily life needs. */
@@ -147,16 +147,20 @@ export async function notify(client: SpecificationClient, people: People) {
     await client.call('POST /api/devices/register', { as: student, body: { token: `token-${platform}`, platform } });
   await client.call('DELETE /api/devices/{token}', { as: student, path: { token: 'token-android' } });
 
-  const send = (target: object, title: string, action_url = '/fees') =>
+  const send = (target: object, title: string, action_url: string) =>
     client.call('POST /api/notifications/send', {
       as,
       body: { ...target, title, message: 'Please read.', type: 'announcement', action_url },
     });
   const stream = 'GET /api/notifications/stream';
-  const message = await client.firstMessage(stream, student, () => send({ user_ids: [student.userId] }, 'To Amina'));
+  const message = await client.firstMessage(stream, student, () =>
+    send({ user_ids: [student.userId] }, 'To Amina', '/fees'),
+  );
   client.check(stream, message['title'] === 'To Amina', `sends ${JSON.stringify(message)}`);
   await send({ role_ids: [studentRoleId] }, 'To students', 'https://school.example/news?id=1');
-  await send({ all: true }, 'To all', 'fees/invoices');
+  await send({ all: true }, 'To all', '/fees');
+  await send({ user_ids: [student.userId] }, 'With a relative address', 'fees/invoices');
+  await send({ user_ids: [student.userId] }, 'With an address of an app', 'first-year://fees');
 
   const list = 'GET /api/notifications';
   const { records } = await client.list(list, {
@@ -185,6 +189,38 @@ export async function notify(client: SpecificationClient, people: People) {
   await client.call('PUT /api/notifications/templates/{id}', change);
   await client.list('GET /api/notifications/templates', { as, search: 'Welcome' });
   await client.call('DELETE /api/notifications/templates/{id}', { as, path: { id: spare.id } });
+}
+
+/** Every user calls the read-only endpoints whose access is `required`, which means a valid access token. */
+export async function readWithoutPermission(
+  client: SpecificationClient,
+  {
+    student,
+    nextYearId,
+    toClassId,
+    documentId,
+    ...ids
+  }: People & Record<'nextYearId' | 'toClassId' | 'documentId', number>,
+) {
+  const as = student;
+  const { classId: class_id, aminaId: student_id, teacherId: teacher_id } = ids;
+  const calls: Record<string, Call> = {
+    'POST /api/students/promotion/preview': {
+      bodyNotShown: { student_ids: [student_id], to_class_id: toClassId, to_academic_year_id: nextYearId },
+    },
+    'GET /api/students/{student_id}/documents': { path: { student_id } },
+    'GET /api/students/{student_id}/documents/{document_id}/file': { path: { student_id, document_id: documentId } },
+    'GET /api/attendance/class/{class_id}': { path: { class_id } },
+    'GET /api/attendance/student/{student_id}': { path: { student_id } },
+    'POST /api/timetable/check-conflicts': {
+      body: { class_id, teacher_id, day_of_week: 1, period: 1, exclude_slot_id: null },
+    },
+    'GET /api/schedule/class/{class_id}': { path: { class_id } },
+  };
+  const isReadOnly = (name: string) => name.startsWith('GET ') || name in calls;
+  for (const { access, answer, ...endpoint } of endpoints)
+    if (access === 'required' && answer.kind !== 'stream' && isReadOnly(nameOf(endpoint)))
+      await client.call(nameOf(endpoint), { as, ...calls[nameOf(endpoint)] });
 }
 
 /** Every user opens the dashboard. */

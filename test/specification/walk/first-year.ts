@@ -1,15 +1,18 @@
 import type { TestService } from '../../support/server/service.ts';
-import type { SpecificationClient } from '../client.ts';
+import type { Login, SpecificationClient } from '../client.ts';
 import { chargeFees, sendInvoices } from './billing.ts';
-import { keepHolidays, markAttendance, notify, openDashboards, planLessons } from './daily.ts';
+import { keepHolidays, markAttendance, notify, openDashboards, planLessons, readWithoutPermission } from './daily.ts';
 import { addSchool, manageSchools, writeNotificationTexts } from './operator.ts';
 import { addClasses, addTeachers, admitStudents, keepDocuments } from './people.ts';
 import { addUsers, keepMasterData, logIn, planYears, setUp } from './setup.ts';
 import { runBuses } from './transport.ts';
 import { endYear, logOut } from './year-end.ts';
 
-/** Walks through the first year of a school. Each step uses the records that earlier steps made. */
-export async function walkFirstYear(client: SpecificationClient, service: TestService): Promise<void> {
+/** Walks through the first year of a school. Each step uses the records that earlier steps made. Answers its admin. */
+export async function walkFirstYear(
+  client: SpecificationClient,
+  service: TestService,
+): Promise<{ admin: Login; subdomain: string }> {
   const platform = await addSchool(client);
   await writeNotificationTexts(client, platform.operator);
   const admin = await logIn(client, service, platform);
@@ -23,7 +26,7 @@ export async function walkFirstYear(client: SpecificationClient, service: TestSe
   const teachers = await addTeachers(client, admin, school);
   const students = await admitStudents(client, service, admin, school);
   const people = { admin, studentRoleId, ...school, ...teachers, ...students };
-  await keepDocuments(client, admin, people.aminaId);
+  const documentId = await keepDocuments(client, admin, people.aminaId);
 
   await planLessons(client, people);
   await keepHolidays(client, people);
@@ -34,8 +37,10 @@ export async function walkFirstYear(client: SpecificationClient, service: TestSe
   await notify(client, people);
   await openDashboards(client, people);
 
-  await endYear(client, { ...people, nextYearId });
+  const toClassId = await endYear(client, { ...people, nextYearId });
+  await readWithoutPermission(client, { ...people, nextYearId, toClassId, documentId });
   await manageSchools(client, platform, admin);
   await logOut(client, people.student);
   await logOut(client, platform.operator);
+  return { admin, subdomain: platform.subdomain };
 }

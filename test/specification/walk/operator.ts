@@ -14,10 +14,25 @@ const documentedFields = (object: string, { record }: Answer) =>
     Object.keys(resolved({ $ref: `objects.json#/${object}` }).properties ?? {}).map((name) => [name, record[name]]),
   );
 
+/** Updates a school as a form does that sends the whole record back. */
+const sendBack = (client: SpecificationClient, as: Login, read: Answer, name: string) =>
+  client.call('PUT /api/platform/tenants/{id}', {
+    as,
+    path: { id: read.id },
+    body: { ...documentedFields('Tenant', read), name },
+  });
+
 /** The operator adds plans and two schools. */
 export async function addSchool(client: SpecificationClient) {
   client.check('GET /api/health', (await client.call('GET /api/health')).text('status') !== '', 'has no status');
   const operator = await client.login({ is_platform: true, email: operatorEmail, password: testPassword });
+  const [, payload = ''] = operator.accessToken.split('.');
+  const claims = JSON.parse(Buffer.from(payload, 'base64url').toString() || '{}') as Record<string, unknown>;
+  client.check(
+    'POST /api/auth/login',
+    claims['is_platform_admin'] === true && claims['user_id'] === operator.userId,
+    `the token of an operator carries ${JSON.stringify(claims)}`,
+  );
   await client.call('GET /api/auth/profile', { as: operator });
 
   const addPlan = (name: string, names = features) =>
@@ -71,13 +86,7 @@ export async function addSchool(client: SpecificationClient) {
     Object.entries(read.record).some(([name, value]) => name.includes('audit') && Array.isArray(value)),
     'has no recent audit logs',
   );
-  // A form sends the whole record back, first unchanged.
-  for (const name of ['First Year School', 'First Year School of Ada'])
-    await client.call('PUT /api/platform/tenants/{id}', {
-      as: operator,
-      path: { id: school.id },
-      body: { ...documentedFields('Tenant', read), name },
-    });
+  for (const name of ['First Year School', 'First Year School of Ada']) await sendBack(client, operator, read, name);
   for (const search of ['YEAR SCHOOL', subdomain.toUpperCase(), 'HEAD@FIRST'])
     await client.list('GET /api/platform/tenants', {
       as: operator,
@@ -107,7 +116,7 @@ export async function writeNotificationTexts(client: SpecificationClient, operat
   await client.list('GET /api/platform/notification-templates', { as: operator, search: 'holiday' });
 }
 
-/** The operator suspends and activates the school, deletes the other one, and reads the audit log. */
+/** The operator corrects, suspends and activates the school, deletes the other one, and reads the audit log. */
 export async function manageSchools(
   client: SpecificationClient,
   { operator, tenantId, otherTenantId }: Awaited<ReturnType<typeof addSchool>>,
@@ -115,8 +124,16 @@ export async function manageSchools(
 ) {
   const suspend = 'POST /api/platform/tenants/{id}/suspend';
   const activate = 'POST /api/platform/tenants/{id}/activate';
-  const status = async () =>
-    (await client.call('GET /api/platform/tenants/{id}', { as: operator, path: { id: tenantId } })).text('status');
+  const get = () => client.call('GET /api/platform/tenants/{id}', { as: operator, path: { id: tenantId } });
+  const status = async () => (await get()).text('status');
+  const read = await get();
+  const stats = read.record['stats'] as Record<string, unknown> | undefined;
+  client.check(
+    'GET /api/platform/tenants/{id}',
+    ['total_students', 'total_teachers', 'total_classes'].every((name) => Number(stats?.[name]) > 0),
+    `counts ${JSON.stringify(stats)}`,
+  );
+  await sendBack(client, operator, read, 'First Year School');
   await client.call(suspend, { as: operator, path: { id: tenantId } });
   client.check(suspend, (await status()) === 'suspended', 'does not change the status');
   await client.list('GET /api/platform/tenants', {
@@ -125,6 +142,7 @@ export async function manageSchools(
     filters: [{ status: 'suspended' }],
   });
   await client.refused('GET /api/auth/profile', { as: admin });
+  await client.refused('GET /api/platform/tenants', { as: admin });
   await client.call(activate, { as: operator, path: { id: tenantId } });
   client.check(activate, (await status()) === 'active', 'does not change the status');
   await client.call('GET /api/auth/profile', { as: admin });

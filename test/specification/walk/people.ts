@@ -156,6 +156,12 @@ export async function admitStudents(
   };
   const { id: bolaId } = await client.call(post, { as, body: bola });
   const { id: chidiId } = await client.call(post, { as, body: { first_name: 'Chidi', last_name: 'Eze' } });
+  // A form sends the fields that are left blank as empty texts.
+  const blank = { roll_number: '', admission_number: '', gender: '', address: '', email: '' };
+  await client.call(post, {
+    as,
+    body: { first_name: 'Dayo', last_name: 'Ade', ...blank, parent_name: '', parent_phone: '', parent_email: '' },
+  });
   const put = (id: number, body: object) =>
     client.call('PUT /api/students/{student_id}', { as, path: { student_id: id }, body });
   // A form sends every field back.
@@ -186,8 +192,8 @@ export async function admitStudents(
   return { student, aminaId, bolaId, chidiId };
 }
 
-/** The admin keeps documents of a student. */
-export async function keepDocuments(client: SpecificationClient, as: Login, student_id: number) {
+/** The admin keeps documents of a student. Answers the id of one. */
+export async function keepDocuments(client: SpecificationClient, as: Login, student_id: number): Promise<number> {
   const content = pdfOf('a certificate');
   const path = { student_id };
   const upload = () =>
@@ -211,4 +217,5 @@ export async function keepDocuments(client: SpecificationClient, as: Login, stud
     as,
     path: { student_id, document_id: spare.id },
   });
+  return id;
 }

@@ -1,7 +1,7 @@
 import { jpeg, png } from '../../support/fixtures/pictures.ts';
 import { mailTo } from '../../support/fakes/mail.ts';
 import { testPassword, type TestService } from '../../support/server/service.ts';
-import { endpoints, type Login, objects, type SpecificationClient } from '../client.ts';
+import { endpoints, type Login, nameOf, objects, type SpecificationClient } from '../client.ts';
 import { day, nextYear, year } from './days.ts';
 import { contactEmail } from './operator.ts';
 
@@ -50,14 +50,19 @@ export async function logIn(
     as: admin,
     body: { first_name: 'Ada', last_name: 'Admin', phone: '+234 1 234' },
   });
-  await client.call('POST /api/auth/profile/picture', { as: admin, form: { picture: picture(jpeg, 'image/jpeg') } });
-  await client.call('POST /api/auth/profile/picture', { as: admin, form: { file: picture(png, 'image/png') } });
+  const setPicture = 'POST /api/auth/profile/picture';
+  const { accepts = [], max_bytes = 0 } = endpoints.find((endpoint) => nameOf(endpoint) === setPicture) ?? {};
+  for (const type of accepts)
+    await client.call(setPicture, {
+      as: admin,
+      form: { picture: picture(type === 'image/png' ? png : jpeg, type) },
+    });
+  const ofSize = (bytes: number) => picture(Buffer.concat([jpeg], bytes), 'image/jpeg');
+  await client.call(setPicture, { as: admin, form: { picture: ofSize(max_bytes) } });
+  await client.refused(setPicture, { as: admin, form: { picture: ofSize(max_bytes + 1) } });
+  await client.refused(setPicture, { as: admin, form: { picture: picture(Buffer.from('GIF89a'), 'image/gif') } });
   const profile = await client.call('GET /api/auth/profile', { as: admin });
-  client.check(
-    'POST /api/auth/profile/picture',
-    profile.text('profile_picture_url') !== '',
-    'the profile shows no picture',
-  );
+  client.check(setPicture, profile.text('profile_picture_url') !== '', 'the profile shows no picture');
   const enabled = JSON.stringify((await client.call('GET /api/auth/enabled-features', { as: admin })).data);
   client.check(
     'GET /api/auth/enabled-features',

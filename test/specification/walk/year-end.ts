@@ -12,8 +12,8 @@ interface YearEnd {
   largerPlanId: number;
 }
 
-/** The admin copies the classes, promotes the students, and changes the plan. */
-export async function endYear(client: SpecificationClient, ids: YearEnd) {
+/** The admin copies the classes, promotes the students, and changes the plan. Answers the id of the next class. */
+export async function endYear(client: SpecificationClient, ids: YearEnd): Promise<number> {
   const { admin: as, yearId, nextYearId, nextGradeId, classId, otherId, aminaId, bolaId, largerPlanId } = ids;
   await client.call('POST /api/classes/copy', {
     as,
@@ -51,6 +51,7 @@ export async function endYear(client: SpecificationClient, ids: YearEnd) {
     Number(overview.record['total_students']) > 0 && Number(overview.record['total_classes']) > 0,
     `counts nothing: ${JSON.stringify(overview.record)}`,
   );
+  return toClassId;
 }
 
 /** A user logs out: the tokens of the login stop working. */
