@@ -36,7 +36,12 @@ begin
         when d.channel = 'push' and v.platform <> all (p_platforms) then 'push_not_configured'
       end as drop_reason
     from notification_delivery d
-    left join device v on v.id = d.device_id and v.user_id = d.user_id
+    -- Firebase reaches a browser by its token in the same way as a phone. A subscription is stored as JSON.
+    left join (
+      select id, user_id, token,
+        case when platform = 'web' and token not like '{%' then 'android' else platform end as platform
+      from device
+    ) v on v.id = d.device_id and v.user_id = d.user_id
     where d.id between p_from_id and p_to_id
       and d.status = 'pending'
       and (p_only is null or d.id = any (p_only))

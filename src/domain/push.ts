@@ -83,6 +83,16 @@ const SubscriptionInput = z.object({
   }),
 });
 
+/** Whether the token of a browser is a Firebase token. Any JSON, and any text that begins like it, is a subscription. */
+export function isFirebaseToken(token: string): boolean {
+  try {
+    JSON.parse(token);
+    return false;
+  } catch {
+    return !token.trimStart().startsWith('{');
+  }
+}
+
 /**
  * Reads a subscription from its JSON.
  * @returns the subscription, or an error message that begins with "must"

@@ -1,11 +1,11 @@
 import { z } from 'zod';
-import { isAllowedEndpoint, readSubscription, subscriptionToken } from '../domain/push.ts';
+import { isAllowedEndpoint, isFirebaseToken, readSubscription, subscriptionToken } from '../domain/push.ts';
 import { type Exchange, resource } from '../http/endpoint.ts';
 import { ApiError } from '../domain/errors.ts';
 import { Deleted, id, text, timestamps } from '../http/schemas.ts';
 
 const token = text(4096).meta({
-  description: 'The Firebase token of the device; for a browser (`web`), the JSON of its PushSubscription.',
+  description: 'The Firebase token of the device. A browser (`web`) may send the JSON of its PushSubscription instead.',
   examples: ['fcm:APA91bH'],
 });
 const platform = z.enum(['ios', 'android', 'web']);
@@ -18,8 +18,9 @@ export const Device = z.object({ id, token: z.string(), platform, ...timestamps 
  * accepted.
  */
 async function register({ params, call, services }: Exchange): Promise<string> {
-  if (params['platform'] !== 'web') return call('devices_register', params);
-  const parsed = readSubscription(params['token'] as string);
+  const token = params['token'] as string;
+  if (params['platform'] !== 'web' || isFirebaseToken(token)) return call('devices_register', params);
+  const parsed = readSubscription(token);
   const isAllowed = typeof parsed === 'string' || isAllowedEndpoint(parsed.endpoint, services.config.WEB_PUSH_HOSTS);
   const subscription = isAllowed
     ? parsed

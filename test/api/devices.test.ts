@@ -132,6 +132,13 @@ test('devices are deleted with their user', async () => {
   expect(await stored('goes along')).toEqual([]);
 });
 
+test('a browser can register a Firebase token instead of a subscription', async () => {
+  const user = await school.user(['student']);
+  const device = await register(user, 'c5Zt:APA91bH_web', 'web');
+  expect(device).toMatchObject({ token: 'c5Zt:APA91bH_web', platform: 'web' });
+  expect((await user.delete(path('c5Zt:APA91bH_web'))).data).toEqual({ id: device.id });
+});
+
 describe('a browser subscription', () => {
   const keys = {
     p256dh: createECDH('prime256v1').generateKeys('base64url'),
@@ -160,7 +167,7 @@ describe('a browser subscription', () => {
   );
 
   test.each([
-    ['text that is not JSON', 'fcm:APA91bH'],
+    ['text that begins like JSON', '{fcm:APA91bH'],
     ['a JSON string', '"https://fcm.googleapis.com/a"'],
     ['null', 'null'],
     ['a relative endpoint', subscription('push')],

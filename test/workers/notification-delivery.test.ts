@@ -179,6 +179,14 @@ describe('a push message', () => {
     expect(fcm.grants()).toBe(1);
   });
 
+  test('to a browser with a Firebase token is sent by Firebase', async () => {
+    const user = await addUser();
+    const { token } = await phone(user, 'web');
+    await send([user]);
+    expect(await done(user)).toMatchObject([{ status: 'sent', attempts: 1 }]);
+    expect(fcm.messagesTo(token)).toMatchObject([{ notification: { title: 'Sports day' } }]);
+  });
+
   test('is truncated if it is too long for the service, without splitting a character', async () => {
     const user = await addUser();
     const [android, laptop] = [await phone(user), await browser(user)];
@@ -383,7 +391,7 @@ describe('a push message', () => {
     const user = await addUser();
     const keys = web.browser().subscription.keys;
     for (const token of [
-      'no JSON',
+      '{no JSON',
       JSON.stringify({ endpoint: `${fcm.url}/push`, keys }),
       JSON.stringify({ endpoint: 'https://localhost/push', keys }),
       JSON.stringify({ endpoint: web.url, keys: { ...keys, p256dh: 'AAAA' } }),
