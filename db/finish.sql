@@ -9,6 +9,12 @@ where p.pronamespace = 'api'::regnamespace and p.proname = o.name
 do $check$
 declare
   v_fault text;
+  -- Any school with the current tables. Before the first one is created, writable columns cannot be checked.
+  v_school text := (
+    select 'tenant_' || max(id)
+    from platform.tenant
+    where schema_version = (select max(version) from platform.tenant_migration)
+      and to_regnamespace('tenant_' || id) is not null);
 begin
   select string_agg(fault, '; ' order by fault) into v_fault from (
     select format('the operation %s has no function api.%1$s(jsonb)', name) as fault from core.operation
@@ -18,6 +24,22 @@ begin
       where exists (select unnest(array[record, lock_first]) except select r.name from core.record r except select null)
     union all
     select format('the record %s has no sort %s', name, default_sort) from core.record where not sorts ? default_sort
+    union all
+    select format('the record %s has the writable column %s, but the table %s has no such column',
+        r.name, writable.name, r.table_name)
+      from core.record r
+      cross join unnest(r.writable) writable (name)
+      cross join lateral (
+        select case
+          when exists (select from core.operation o where o.record = r.name and o.access = 'platform') then 'platform'
+          else v_school
+        end
+      ) place (schema)
+      where place.schema is not null and not exists (
+        select from pg_attribute
+        where attrelid = to_regclass(format('%I.%I', place.schema, r.table_name)) and attname = writable.name
+          and attnum > 0 and not attisdropped
+      )
   ) faults;
   if v_fault is not null then
     raise exception '%', v_fault;

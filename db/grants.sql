@@ -34,12 +34,12 @@ declare
   v_shared text[] := '{
     tenant_id,user_id,session_id,teacher_id,student_id,permissions,has_permission,has_permission_for_all,time_zone,
     day_at_school,day_begins,today,fail,refuse_field,diff,enqueue,enqueue_all,enabled_features,record_page,
-    record_page_query,record_where,record_export_page,record_order_by,record_insert,record_update,record_lock,
-    set_row_scope,file_content,earlier_answer,require_match,version_of,refuse_read_only,effective_rights,lock_rights,
-    refresh_rights,session_set_rights,session_open,session_rotate,session_end,sessions_revoke,token_use,tokens_void,
-    token_is_recent,login_attempt,login_succeeded,tenant_features,tenant_summary,recipient_variables,
-    placeholder_names,template_format,fill_placeholders,render,require_placeholders,impersonator,refuse_impersonator,
-    clean_title,clean_message
+    record_page_query,record_where,record_export_page,record_order_by,record_insert,record_update,record_delete,
+    record_lock,set_row_scope,file_content,earlier_answer,require_match,version_of,refuse_read_only,
+    refuse_deleted_reference,effective_rights,lock_rights,refresh_rights,session_set_rights,session_open,
+    session_rotate,session_end,sessions_revoke,token_use,tokens_void,token_is_recent,login_attempt,login_succeeded,
+    tenant_features,tenant_summary,recipient_variables,placeholder_names,template_format,fill_placeholders,render,
+    require_placeholders,impersonator,refuse_impersonator,clean_title,clean_message
   }';
   v_tenant_only text[] := '{
     usage_count,tenant_usage,has_whole_school_scope,can_see_teacher_details,require_whole_school,class_staff,

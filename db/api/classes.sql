@@ -230,14 +230,15 @@ comment on function api.classes_update is
   'have been enrolled, for a capacity below the number of students, and as on creation.';
 
 create function api.classes_delete(p jsonb) returns json language plpgsql as $$
+declare
+  v_answer json := core.record_delete('class', p);
 begin
-  delete from class where id = (p ->> 'id')::bigint;
   perform core.usage_count();
-  return json_build_object('id', (p ->> 'id')::bigint);
+  return v_answer;
 end $$;
 comment on function api.classes_delete is
-  'Deletes a class with its subjects and teaching assignments. Raises in_use if it has or had students, '
-  'or if fees refer to it.';
+  'Deletes a class with its subjects and teaching assignments. Raises in_use if it has or had students, also deleted '
+  'ones, or if fees refer to it.';
 
 create function api.require_copyable_classes(p_from_year_id bigint, p_to_year_id bigint, p_class_ids bigint[])
 returns void language plpgsql stable as $$

@@ -77,7 +77,8 @@ select core.define_sort('invoice', 'student_name',
 select core.define_functions('invoices', 'invoice',
   p_list =>
     'Invoices, latest first. Searches number and student. Filters: student_id, class_id (at billing), status, '
-    'only_open, from_date and to_date (of issue), due_from, due_to. A student sees only their own.');
+    'only_open, from_date and to_date (of issue), due_from, due_to. A student sees only their own.',
+  p_get => 'One invoice with its payments. Raises not_found.');
 
 create function api.invoice_payments(p_id bigint) returns json language sql stable as $$
   select coalesce(json_agg(
@@ -97,11 +98,6 @@ create function api.invoice_with_payments(p_id bigint) returns json language sql
   select (api.invoice_record(p_id)::jsonb || jsonb_build_object('payments', api.invoice_payments(p_id)))::json;
 $$;
 comment on function api.invoice_with_payments is 'One invoice with its payments. Raises not_found.';
-
-create function api.invoices_get(p jsonb) returns json language sql stable as $$
-  select api.invoice_with_payments((p ->> 'id')::bigint);
-$$;
-comment on function api.invoices_get is 'One invoice with its payments. Raises not_found.';
 
 create function api.require_changeable_invoice(p_invoice json) returns void language plpgsql stable as $$
 begin

@@ -44,6 +44,8 @@ begin
       p_get => format('One of the %s. Raises not_found.', v_list.words),
       p_create => format('Adds to the %s. Raises conflict for a name that is in use.', v_list.words),
       p_update => format('Updates one of the %s. Raises conflict for a name that is in use.', v_list.words),
-      p_delete => format('Deletes one of the %s. Raises in_use, naming what refers to it.', v_list.words));
+      p_delete => format(
+        'Deletes one of the %s. Raises in_use, naming what refers to it, also if only deleted students do.',
+        v_list.words));
   end loop;
 end $install$;

@@ -25,6 +25,10 @@ select core.define_record('platform_notification_template', p_table => 'notifica
 select core.define_sort('platform_notification_template', 'key', 't.key', 't.channel');
 select core.define_sort('platform_notification_template', 'created_at', 't.created_at');
 
+select core.define_functions('platform_notification_templates', 'platform_notification_template',
+  p_list => 'Lists the texts of operators by event and channel. Searches key, subject and body.',
+  p_get => 'One template. Raises not_found.');
+
 create function api.notification_settings() returns json language sql stable as $$
   select json_build_object(
     'channels', json_build_object('in_app', in_app, 'push', push, 'email', email),
@@ -91,17 +95,6 @@ create function api.platform_notification_events_list(p jsonb) returns json lang
 $$;
 comment on function api.platform_notification_events_list is
   'Lists the events that send notifications: variables with sample values, default channels and default texts.';
-
-create function api.platform_notification_templates_list(p jsonb) returns json language sql stable as $$
-  select core.record_page('platform_notification_template', p);
-$$;
-comment on function api.platform_notification_templates_list is
-  'Lists the texts of operators by event and channel. Searches key, subject and body.';
-
-create function api.platform_notification_templates_get(p jsonb) returns json language sql stable as $$
-  select api.platform_notification_template_record((p ->> 'id')::bigint);
-$$;
-comment on function api.platform_notification_templates_get is 'One template. Raises not_found.';
 
 create function api.check_platform_template(p_template jsonb) returns void language plpgsql stable as $$
 declare

@@ -56,6 +56,9 @@ select core.define_sort('tenant', 'trial_ends_at', 't.trial_ends_at nulls last')
 select core.define_sort('tenant', 'created_at', 't.created_at');
 select core.define_sort('tenant', 'total_students', 'coalesce(u.students, 0)');
 
+select core.define_functions('platform_tenants', 'tenant',
+  p_get => 'One school with its latest audit entries. Raises not_found.');
+
 select core.define_record('plan', p_table => 'plan', p_key => 'p.id', p_one_row_per_key => true,
   p_source => 'plan p',
   p_columns => $$
@@ -73,6 +76,10 @@ select core.define_sort('plan', 'price_monthly', 'p.price_monthly');
 select core.define_sort('plan', 'max_students', 'p.max_students');
 select core.define_sort('plan', 'created_at', 'p.created_at');
 
+select core.define_functions('platform_plans', 'plan',
+  p_list => 'Plans by price. Searches the name.',
+  p_get => 'One plan with the number of its schools. Raises not_found.');
+
 select core.define_record('audit_log', p_table => 'audit_log', p_key => 'a.id', p_one_row_per_key => true,
   p_source => 'audit_log a left join tenant t on t.id = a.tenant_id',
   p_columns => $$
@@ -89,6 +96,11 @@ select core.define_filter('audit_log', 'from_date', 'a.created_at >= :value::dat
 select core.define_filter('audit_log', 'to_date', 'a.created_at < :value::date + 1');
 select core.define_sort('audit_log', 'created_at', 'a.id');
 select core.define_sort('audit_log', 'action', 'a.action');
+
+select core.define_functions('platform_audit_logs', 'audit_log',
+  p_list =>
+    'The audit log, latest entries first. Filters: tenant_id, action, actor_id, from_date and to_date (days in UTC, '
+    'both inclusive).');
 
 create function api.audited(p_action text, p_before jsonb, p_after json) returns json language plpgsql as $$
 declare
@@ -139,11 +151,6 @@ create function api.tenant_detail(p_id bigint) returns json language sql stable 
     core.record_page('audit_log', jsonb_build_object('tenant_id', p_id, 'pageSize', 10), false) -> 'data'))::json;
 $$;
 comment on function api.tenant_detail is 'One school with its latest audit entries. Raises not_found.';
-
-create function api.platform_tenants_get(p jsonb) returns json language sql stable as $$
-  select api.tenant_detail((p ->> 'id')::bigint);
-$$;
-comment on function api.platform_tenants_get is 'One school with its latest audit entries. Raises not_found.';
 
 create function api.tenant_check(p jsonb) returns void language plpgsql stable as $$
 begin
@@ -294,16 +301,6 @@ comment on function api.platform_tenants_restore is
   'Restores a deleted school with all its data. Audited. Raises invalid_state if it is not deleted, or if it was '
   'purged.';
 
-create function api.platform_plans_list(p jsonb) returns json language sql stable as $$
-  select core.record_page('plan', p);
-$$;
-comment on function api.platform_plans_list is 'Plans by price. Searches the name.';
-
-create function api.platform_plans_get(p jsonb) returns json language sql stable as $$
-  select api.plan_record((p ->> 'id')::bigint);
-$$;
-comment on function api.platform_plans_get is 'One plan with the number of its schools. Raises not_found.';
-
 create function api.plan_columns(p jsonb) returns jsonb language sql immutable
   return p || case
     when p ? 'features_json' then jsonb_build_object('features', p #> '{features_json,features}')
@@ -339,10 +336,3 @@ begin
   return api.audited('plan.delete', v_before, null);
 end $$;
 comment on function api.platform_plans_delete is 'Deletes a plan. Audited. Raises in_use if a school has it.';
-
-create function api.platform_audit_logs_list(p jsonb) returns json language sql stable as $$
-  select core.record_page('audit_log', p);
-$$;
-comment on function api.platform_audit_logs_list is
-  'The audit log, latest entries first. Filters: tenant_id, action, actor_id, from_date and to_date (days in UTC, '
-  'both inclusive).';

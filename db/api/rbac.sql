@@ -37,6 +37,10 @@ select core.define_record('role', p_table => 'role', p_key => 'r.id', p_one_row_
 select core.define_sort('role', 'name', 'lower(r.name)');
 select core.define_sort('role', 'created_at', 'r.created_at');
 
+select core.define_functions('rbac_roles', 'role',
+  p_list => 'Roles by name. Searches name and description.',
+  p_get => 'One role with its permissions and the number of its users. Raises not_found.');
+
 create function api.require_permissions(p_names text[]) returns void language plpgsql stable as $$
 begin
   if not p_names <@ core.permissions() then
@@ -101,17 +105,6 @@ end $$;
 comment on function api.role_permissions_set is
   'Sets the permissions of a role. Raises invalid_reference for unknown ids, forbidden for permissions that the '
   'current user lacks.';
-
-create function api.rbac_roles_list(p jsonb) returns json language sql stable as $$
-  select core.record_page('role', p);
-$$;
-comment on function api.rbac_roles_list is 'Roles by name. Searches name and description.';
-
-create function api.rbac_roles_get(p jsonb) returns json language sql stable as $$
-  select api.role_record((p ->> 'id')::bigint);
-$$;
-comment on function api.rbac_roles_get is
-  'One role with its permissions and the number of its users. Raises not_found.';
 
 create function api.rbac_roles_create(p jsonb) returns json language plpgsql as $$
 declare

@@ -54,7 +54,8 @@ select core.define_sort('student_fee', 'student_name',
 select core.define_functions('student_fees', 'student_fee',
   p_list =>
     'Student fees by due date. Searches the student. Filters: student_id, class_id (at billing), status, only_open, '
-    'academic_year_id, fee_structure_id, due_from, due_to. A student sees only their own.');
+    'academic_year_id, fee_structure_id, due_from, due_to. A student sees only their own.',
+  p_get => 'One student fee with its items and payments. Raises not_found.');
 
 create function api.student_fee_detail(p_id bigint) returns json language sql stable as $$
   select (api.student_fee_record(p_id)::jsonb || jsonb_build_object(
@@ -70,11 +71,6 @@ create function api.student_fee_detail(p_id bigint) returns json language sql st
       jsonb_build_object('student_fee_id', p_id, 'sort', 'payment_date', 'pageSize', 1000), false) -> 'data'))::json;
 $$;
 comment on function api.student_fee_detail is 'One student fee with its items and payments. Raises not_found.';
-
-create function api.student_fees_get(p jsonb) returns json language sql stable as $$
-  select api.student_fee_detail((p ->> 'id')::bigint);
-$$;
-comment on function api.student_fees_get is 'One student fee with its items and payments. Raises not_found.';
 
 create function api.fee_periods(p_academic_year_id bigint, p_date date)
   returns table (frequency text, period_start date, period_end date) language sql stable as $$

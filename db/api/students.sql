@@ -114,17 +114,9 @@ comment on function api.next_admission_number is
 
 create function api.students_create(p jsonb) returns json language plpgsql as $$
 declare
-  v_id bigint;
+  v_id bigint := api.person_save('student', p || jsonb_build_object(
+    'admission_number', coalesce(p ->> 'admission_number', api.next_admission_number())));
 begin
-  p := p || jsonb_build_object('admission_number', coalesce(p ->> 'admission_number', api.next_admission_number()));
-  if (p ->> 'create_user_account')::boolean then
-    p := p || jsonb_build_object('user_id', api.person_login(p, 'student'));
-  end if;
-  v_id := core.record_insert('student', p);
-  perform core.usage_count();
-  if (p ->> 'create_user_account')::boolean then
-    perform api.notify_accounts(array[(p ->> 'user_id')::bigint]);
-  end if;
   return api.student_record(v_id);
 end $$;
 comment on function api.students_create is
@@ -134,20 +126,8 @@ comment on function api.students_create is
 
 create function api.students_update(p jsonb) returns json language plpgsql as $$
 declare
-  v_id bigint := (p ->> 'id')::bigint;
+  v_id bigint := api.person_save('student', p);
 begin
-  if (p ->> 'create_user_account')::boolean then
-    -- The login uses the email of the request or, if it has none, the stored one.
-    p := p || jsonb_build_object('user_id', api.person_login(api.student_record(v_id)::jsonb || p, 'student'));
-  end if;
-  perform core.record_update('student', p);
-  -- The plan counts only active students.
-  if p ? 'is_active' then
-    perform core.usage_count();
-  end if;
-  if (p ->> 'create_user_account')::boolean then
-    perform api.notify_accounts(array[(p ->> 'user_id')::bigint]);
-  end if;
   return api.student_record(v_id);
 end $$;
 comment on function api.students_update is

@@ -138,6 +138,8 @@ select core.define_record('teacher_workload', p_table => 'teacher', p_key => 't.
 
 select core.define_functions('teachers', 'teacher',
   p_get => 'One teacher. Raises not_found, also for a deleted teacher.');
+select core.define_functions('teachers_workload', 'teacher_workload',
+  p_get => 'The workload of a teacher in the current academic year and its limits. Raises not_found.');
 
 create function api.require_teacher(p_id bigint) returns void language plpgsql stable as $$
 begin
@@ -174,16 +176,8 @@ comment on function api.teachers_list is
 
 create function api.teachers_create(p jsonb) returns json language plpgsql as $$
 declare
-  v_id bigint;
+  v_id bigint := api.person_save('teacher', p);
 begin
-  if (p ->> 'create_user_account')::boolean then
-    p := p || jsonb_build_object('user_id', api.person_login(p, 'teacher'));
-  end if;
-  v_id := core.record_insert('teacher', p);
-  perform core.usage_count();
-  if (p ->> 'create_user_account')::boolean then
-    perform api.notify_accounts(array[(p ->> 'user_id')::bigint]);
-  end if;
   return api.teacher_record(v_id);
 end $$;
 comment on function api.teachers_create is
@@ -195,18 +189,7 @@ declare
   v_id bigint := (p ->> 'id')::bigint;
 begin
   perform api.require_teacher(v_id);
-  if (p ->> 'create_user_account')::boolean then
-    -- The login uses the email of the request or, if it has none, the stored one.
-    p := p || jsonb_build_object('user_id', api.person_login(api.teacher_record(v_id)::jsonb || p, 'teacher'));
-  end if;
-  perform core.record_update('teacher', p);
-  -- The plan counts only active teachers.
-  if p ? 'is_active' then
-    perform core.usage_count();
-  end if;
-  if (p ->> 'create_user_account')::boolean then
-    perform api.notify_accounts(array[(p ->> 'user_id')::bigint]);
-  end if;
+  perform api.person_save('teacher', p);
   return api.teacher_record(v_id);
 end $$;
 comment on function api.teachers_update is
@@ -402,12 +385,6 @@ end $$;
 comment on function api.teachers_availability_set is
   'Replaces the availability of a teacher: {items: [{day_of_week, period, is_available}]}. Periods that are not listed '
   'are available. Raises not_found, validation_error for a period that the school day does not have.';
-
-create function api.teachers_workload_get(p jsonb) returns json language sql stable as $$
-  select api.teacher_workload_record((p ->> 'id')::bigint);
-$$;
-comment on function api.teachers_workload_get is
-  'The workload of a teacher in the current academic year and its limits. Raises not_found.';
 
 create function api.teachers_workload_set(p jsonb) returns json language plpgsql as $$
 begin

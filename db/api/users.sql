@@ -35,6 +35,10 @@ select core.define_sort('user', 'email', 'u.email');
 select core.define_sort('user', 'created_at', 'u.created_at');
 select core.define_sort('user', 'last_login_at', 'u.last_login_at nulls last');
 
+select core.define_functions('users', 'user',
+  p_list => 'Users by name. Searches name, email and phone. Filters: role_id, is_active.',
+  p_get => 'One user with their roles. Raises not_found.');
+
 create function api.user_name() returns text language sql stable as $$
   select first_name || ' ' || last_name from user_account where id = core.user_id();
 $$;
@@ -131,15 +135,38 @@ comment on function api.person_login is
   'changes of the request. Raises conflict if they have a login, validation_error without an email, forbidden if the '
   'role has permissions that the current user lacks.';
 
-create function api.users_list(p jsonb) returns json language sql stable as $$
-  select core.record_page('user', p);
-$$;
-comment on function api.users_list is 'Users by name. Searches name, email and phone. Filters: role_id, is_active.';
-
-create function api.users_get(p jsonb) returns json language sql stable as $$
-  select api.user_record((p ->> 'id')::bigint);
-$$;
-comment on function api.users_get is 'One user with their roles. Raises not_found.';
+create function api.person_save(p_role text, p jsonb) returns bigint language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+  v_creates_login boolean := coalesce((p ->> 'create_user_account')::boolean, false);
+  v_person jsonb := '{}';
+begin
+  if v_creates_login then
+    if v_id is not null then
+      -- The login uses the email of the request or, if it has none, the stored one.
+      execute format('select api.%I($1)::jsonb', p_role || '_record') into v_person using v_id;
+    end if;
+    p := p || jsonb_build_object('user_id', api.person_login(v_person || p, p_role));
+  end if;
+  if v_id is null then
+    v_id := core.record_insert(p_role, p);
+    perform core.usage_count();
+  else
+    perform core.record_update(p_role, p);
+    -- The plan counts only active students and teachers.
+    if p ? 'is_active' then
+      perform core.usage_count();
+    end if;
+  end if;
+  if v_creates_login then
+    perform api.notify_accounts(array[(p ->> 'user_id')::bigint]);
+  end if;
+  return v_id;
+end $$;
+comment on function api.person_save is
+  'Creates a student or a teacher, or updates the one with the id in p; p_role is the record and the role. '
+  'create_user_account also creates a login. Returns the id. Raises plan_limit_reached and the errors of '
+  'api.person_login.';
 
 create function api.users_picture(p jsonb) returns json language sql stable as $$
   select api.file_answer(

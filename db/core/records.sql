@@ -186,3 +186,60 @@ begin
 end $$;
 comment on function core.record_update is
   'Updates the writable columns that the request has. Returns the id, or raises not_found.';
+
+create function core.record_delete(p_record text, p jsonb) returns json language plpgsql as $$
+declare
+  v_record core.record;
+  v_id bigint;
+  v_table text;
+  v_constraint text;
+begin
+  select * into strict v_record from core.record where name = p_record;
+  execute format('delete from %I %I where %s = $1 and (%s) returning %s',
+      v_record.table_name, split_part(v_record.key, '.', 1), v_record.key, v_record.condition, v_record.key)
+    into v_id using (p ->> 'id')::bigint;
+  if v_id is null then
+    perform core.fail('not_found', format('There is no %s %s.', replace(p_record, '_', ' '), p ->> 'id'));
+  end if;
+  return json_build_object('id', v_id);
+exception when restrict_violation or foreign_key_violation then
+  get stacked diagnostics v_table = table_name, v_constraint = constraint_name;
+  perform core.refuse_deleted_reference(v_table, v_constraint, (p ->> 'id')::bigint);
+  raise;
+end $$;
+comment on function core.record_delete is
+  'Deletes a row and returns {id}. Raises not_found; in_use if other rows refer to it.';
+
+-- Soft-deleted rows keep what they refer to, because their history stays. An administrator cannot see them, so the
+-- message must name them.
+create function core.refuse_deleted_reference(p_table text, p_constraint text, p_id bigint) returns void
+  language plpgsql as $$
+declare
+  v_record core.record;
+  v_column text;
+  v_has_live_row boolean;
+begin
+  select * into v_record from core.record where name = p_table and table_name = p_table;
+  if not found then
+    return;
+  end if;
+  select own.attname
+    into strict v_column
+    from pg_constraint k
+    cross join unnest(k.conkey, k.confkey) key (own, target)
+    join pg_attribute own on own.attrelid = k.conrelid and own.attnum = key.own
+    join pg_attribute target on target.attrelid = k.confrelid and target.attnum = key.target and target.attname = 'id'
+    where k.conrelid = to_regclass(quote_ident(p_table)) and k.conname = p_constraint;
+  -- Rows outside the scope of the user are not deleted rows.
+  perform set_config('app.scope', 'all', true);
+  execute format('select exists (select from %I %I where %I.%I = $1 and (%s))',
+      p_table, split_part(v_record.key, '.', 1), split_part(v_record.key, '.', 1), v_column, v_record.condition)
+    into v_has_live_row using p_id;
+  if not v_has_live_row then
+    perform core.fail('in_use', format('This is still used by a deleted %s. Deleted records stay stored together with '
+      'everything that they refer to.', replace(p_table, '_', ' ')));
+  end if;
+end $$;
+comment on function core.refuse_deleted_reference is
+  'Raises in_use if all rows of p_table that refer to p_id by this foreign key are soft-deleted. Called only before an '
+  'error, because it widens the scope.';

@@ -85,6 +85,11 @@ declare
 begin
   if v_unknown is not null then
     raise exception 'The operation % declares errors that src/domain/errors.ts does not define: %.', p_name, v_unknown;
+  elsif p_permission not in (select name from core.permission) then
+    raise exception 'The operation % needs the permission %, which db/seed/permissions.sql does not define.',
+      p_name, p_permission;
+  elsif p_role not in (select name from core.default_role) then
+    raise exception 'The operation % needs the role %, which db/seed/permissions.sql does not define.', p_name, p_role;
   end if;
   insert into core.operation (name, access, permission, allows_own_rows, role, feature, needs_setup, needs_subscription,
       idempotent, record, lock_first, content, errors)
@@ -210,13 +215,18 @@ comment on function core.define_sort is
 
 -- Generates the functions of a resource that need nothing but the definition of its record. Each parameter after
 -- p_record is the comment of the function with that verb; without it, the resource has to write the function itself.
+-- get, create and update answer with the reader of the record.
 create function core.define_functions(
   p_resource text, p_record text, p_list text default null, p_get text default null, p_create text default null,
   p_update text default null, p_delete text default null
 ) returns void language plpgsql as $define$
 declare
+  v_reader text := (select reader from core.record where name = p_record);
   v_function record;
 begin
+  if v_reader is null then
+    raise exception 'The functions of % need the record %, which is not defined.', p_resource, p_record;
+  end if;
   for v_function in
     select p_resource || '_' || verb as name, verb, comment from (
       values ('list', p_list), ('get', p_get), ('create', p_create), ('update', p_update), ('delete', p_delete)
@@ -251,10 +261,10 @@ begin
       $update$
       when 'delete' then $delete$
         create function api.%1$I(p jsonb) returns json language sql as $$
-          delete from %4$I where id = (p ->> 'id')::bigint returning json_build_object('id', id);
+          select core.record_delete(%2$L, p);
         $$
       $delete$
-    end, v_function.name, p_record, p_record || '_record', (select table_name from core.record where name = p_record));
+    end, v_function.name, p_record, v_reader);
     execute format('comment on function api.%I(jsonb) is %L', v_function.name, v_function.comment);
   end loop;
 end $define$;

@@ -273,6 +273,12 @@ export async function startEmbedded(dataDir: string, settings: string[] = []): P
   };
 }
 
+/** Settings of a server whose databases are deleted soon: fast, not durable, without the work for a long life. */
+export const scratchSettings = [
+  ...['fsync=off', 'synchronous_commit=off', 'full_page_writes=off', 'wal_level=minimal', 'max_wal_senders=0'],
+  ...['autovacuum=off', 'checkpoint_timeout=1h', 'max_wal_size=4GB', 'bgwriter_lru_maxpages=0'],
+];
+
 /**
  * Starts a temporary server that is fast, not durable, and deleted when it stops.
  * @param folder  the parent folder of its data directory
@@ -281,11 +287,7 @@ export async function startScratch(folder = tmpdir()): Promise<EmbeddedServer & 
   const dataDir = await mkdtemp(join(folder, `school-scratch-${String(process.pid)}-`));
   // The server's user needs access; the cluster inside is private.
   await chmod(dataDir, 0o711);
-  const server = await startEmbedded(dataDir, [
-    ...['fsync=off', 'synchronous_commit=off', 'full_page_writes=off', 'wal_level=minimal', 'max_wal_senders=0'],
-    // Its databases do not live long enough to need these.
-    ...['autovacuum=off', 'checkpoint_timeout=1h', 'max_wal_size=4GB', 'bgwriter_lru_maxpages=0'],
-  ]);
+  const server = await startEmbedded(dataDir, scratchSettings);
   return {
     ...server,
     dataDir,

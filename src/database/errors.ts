@@ -17,6 +17,8 @@ const isDatabaseError = (error: Error): error is DatabaseError => 'code' in erro
 
 const words = (name: string) => name.replaceAll('_', ' ');
 
+const withArticle = (noun: string) => `${/^[aeio]/.test(noun) ? 'an' : 'a'} ${noun}`;
+
 /**
  * `student_admission_number_key` of table `student` → `admission_number`; constraints are named
  * `<table>_<column>_<kind>`.
@@ -35,10 +37,10 @@ const fromPostgres: Record<string, (error: DatabaseError, column: string | undef
   '23505': (e, column) =>
     fault('conflict', e, column, column ? `This ${words(column)} is already in use.` : 'This already exists.'),
   '23P01': (e, column) => fault('conflict', e, column, `This overlaps another ${words(e.table ?? 'record')}.`),
-  '23001': (e) => fault('in_use', e, undefined, `This is still used by a ${words(e.table ?? 'record')}.`),
+  '23001': (e) => fault('in_use', e, undefined, `This is still used by ${withArticle(words(e.table ?? 'record'))}.`),
   '23503': (e, column) =>
     e.detail?.includes('is still referenced')
-      ? fault('in_use', e, undefined, `This is still used by a ${words(e.table ?? 'record')}.`)
+      ? fault('in_use', e, undefined, `This is still used by ${withArticle(words(e.table ?? 'record'))}.`)
       : fault(
           'invalid_reference',
           e,

@@ -220,7 +220,7 @@ export const classes = resource(
       operation: 'classes_delete',
       summary: 'Delete a class',
       description:
-        'Also deletes its subjects and teacher assignments. 409 `in_use` if the class has or had students or if fees refer to it.',
+        'Also deletes its subjects and teacher assignments. 409 `in_use` if the class has or had students, also deleted ones, or if fees refer to it.',
       answer: Deleted,
     },
     'GET /:id/students': {

@@ -149,7 +149,12 @@ export const platformNotifications = resource(
       description:
         'Rendered with the sample values of the event; nothing is stored. Returns the same errors as adding the text.',
       body: z
-        .strictObject({ key: fields.key, channel, subject: fields.subject, body: fields.body })
+        .strictObject({
+          key: fields.key,
+          channel: channel.meta({ description: 'The preview is the same on every channel.' }),
+          subject: fields.subject,
+          body: fields.body,
+        })
         .meta({ id: 'PlatformNotificationPreviewInput' }),
       answer: Preview,
     },

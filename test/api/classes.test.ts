@@ -304,6 +304,15 @@ describe('deleting a class', () => {
     expect((await read(known.id)).id).toBe(known.id);
   });
 
+  test('is refused with a message about deleted students if it has no others', async () => {
+    const known = await add();
+    const student = await addStudent({ class_id: known.id });
+    await school.admin.delete(`/api/students/${student.id}`);
+    expect((await school.admin.delete(`/api/classes/${known.id}`, 409)).message).toMatch(
+      /^This is still used by a deleted student\. /,
+    );
+  });
+
   test('also deletes its subjects and teaching assignments', async () => {
     const known = await add();
     const subject = await newSubject();

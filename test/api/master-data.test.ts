@@ -290,6 +290,37 @@ describe.each(lists)('%s', (path, table, users) => {
   });
 });
 
+test.each([
+  ['/api/grades', 'grade_id'],
+  ['/api/religions', 'religion_id'],
+])('an entry of %s that deleted students have cannot be deleted, and the message says so', async (path, column) => {
+  const { data: entry } = await school.admin.post<Entry>(path, { name: unique('Entry') }, 201);
+  const deleted = await addStudent({ [column]: entry.id });
+  const present = await addStudent({ [column]: entry.id });
+  await school.admin.delete(`/api/students/${deleted}`);
+  expect((await school.admin.delete(`${path}/${entry.id}`, 409)).message).toBe('This is still used by a student.');
+  await school.admin.delete(`/api/students/${present}`);
+  expect(await school.admin.delete(`${path}/${entry.id}`, 409)).toMatchObject({
+    error: 'in_use',
+    message:
+      'This is still used by a deleted student. Deleted records stay stored together with everything that they refer to.',
+  });
+});
+
+test('a document type that only documents of deleted students have cannot be deleted, and the message says so', async () => {
+  const { data: entry } = await school.admin.post<Entry>('/api/document-types', { name: unique('Entry') }, 201);
+  const student_id = await addStudent();
+  await school.insert('student_document', {
+    document_type_id: entry.id,
+    student_id,
+    file_id: await school.insert('file', { content: Buffer.from('x'), content_type: 'text/plain' }),
+  });
+  await school.admin.delete(`/api/students/${student_id}`);
+  expect((await school.admin.delete(`/api/document-types/${entry.id}`, 409)).message).toMatch(
+    /^This is still used by a deleted student document\. /,
+  );
+});
+
 test('a new school has the default document types in order', async () => {
   const fresh = await service.school();
   const { data } = await fresh.admin.get<Entry[]>('/api/document-types');

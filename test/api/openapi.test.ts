@@ -110,6 +110,18 @@ describe('routes, operations and functions', () => {
     ).rejects.toThrow(/^The operation probe declares errors that .* does not define: no_such_error\.$/);
   });
 
+  test('an operation cannot need a permission or a role that does not exist', async () => {
+    for (const [parameter, name] of [
+      ['p_permission', 'student.raed'],
+      ['p_role', 'studnet'],
+    ] as const)
+      await expect(
+        service.database.query(`select core.define_operation('probe', ${parameter} => '${name}')`),
+      ).rejects.toThrow(
+        `The operation probe needs the ${parameter.slice(2)} ${name}, which db/seed/permissions.sql does not define.`,
+      );
+  });
+
   test('no function of the schema api is security definer, so each runs with the rights of the request role', async () => {
     const definers = await service.database.query(
       "select proname from pg_proc where pronamespace = 'api'::regnamespace and prosecdef",
@@ -358,6 +370,92 @@ describe('the document', () => {
     expect(odd).toEqual([]);
     const student = fieldsOf(endpoints.find(({ name }) => name === 'PUT /api/students/{id}')?.body);
     expect([student['id'], student['first_name']]).toMatchObject([{ readOnly: true }, { type: 'string' }]);
+  });
+});
+
+describe('a field of a body', () => {
+  /** Fields that no SQL function reads, and why. */
+  const readElsewhere: Record<string, string> = {
+    'POST /api/auth/login password': 'The handler compares it with the hash.',
+    'POST /api/auth/login refresh_cookie': 'The handler sets the cookie.',
+    'POST /api/auth/password/change current_password': 'The handler compares it with the hash.',
+    'POST /api/auth/password/change password': 'The handler hashes it.',
+    'POST /api/fees/invoices items.id': 'Documented as ignored.',
+    'POST /api/fees/invoices items.line_total': 'The schema compares it with the other fields.',
+    'PUT /api/fees/invoices/{id} items.line_total': 'The schema compares it with the other fields.',
+    'POST /api/timetable/generate effort': 'The handler passes it to the generator.',
+    'POST /api/timetable/generate time_limit_seconds': 'The handler passes it to the generator.',
+    'POST /api/timetable/generate seed': 'The handler passes it to the generator.',
+    'POST /api/timetable/generate allow_partial': 'The handler stores no partial timetable without it.',
+    'POST /api/timetable/generate dry_run': 'The handler stores nothing with it.',
+    'POST /api/notifications/send all': 'The schema requires it unless recipients are named.',
+    'POST /api/platform/notification-templates/preview channel': 'A preview is the same on every channel.',
+  };
+
+  /** The paths of the fields of a schema. The fields inside a column are part of its value. */
+  const pathsOf = (schema: Schema, columns: readonly string[], parent = ''): string[] => {
+    const { items, properties = {} } = plain(document, schema);
+    if (items) return pathsOf(items, columns, parent);
+    return Object.entries(properties)
+      .filter(([, property]) => !('readOnly' in property))
+      .filter(([name]) => parent !== '' || !columns.includes(name))
+      .flatMap(([name, property]) => [parent + name, ...pathsOf(property, columns, `${parent}${name}.`)]);
+  };
+
+  /**
+   * Whether SQL reads a field: `p -> 'name'`, `p ? 'name'`, `p #>> '{name,…}'`, a column of jsonb_to_recordset, or
+   * `n.name` of a row n from jsonb_populate_record.
+   */
+  const isRead = (source: string, name: string) =>
+    new RegExp(
+      String.raw`(->>?|\?)\s*'${name}'|#>>?\s*'\{(\w+,)?${name}[,}]|[(,]\s*${name} [a-z]+[,)]|\b(n|v_after)\.${name}\b`,
+    ).test(source);
+
+  test('is a writable column of the record, or a function reads it', async () => {
+    // Follows calls of functions of api, and of those of core that get the parameters of the request.
+    const sources = new Map(
+      (
+        await service.database.query<{ name: string; source: string }>(
+          `with recursive body as materialized (
+             select proname::text as name, coalesce(pg_get_function_sqlbody(oid), prosrc) as text from pg_proc
+             where pronamespace in ('api'::regnamespace, 'core'::regnamespace) and proname not in ('record_insert', 'record_update')
+           ), call as (
+             select distinct b.name, found[1] collate "C" as callee
+             from body b, regexp_matches(b.text, '\\m(?:api\\.|core\\.(?=\\w+\\([^;]*?\\mp\\M))(\\w+)\\(', 'g') found
+           ), reached as (
+             select name as operation, name collate "C" as name from core.operation
+             union
+             -- Reads the school of a request without a login.
+             select name, 'admit' from core.operation where access = 'public'
+             union
+             select r.operation, c.callee from reached r join call c on c.name = r.name where c.callee not like '%\\_record'
+           )
+           select r.operation as name, string_agg(b.text, E'\n') as source from reached r join body b on b.name = r.name group by 1`,
+        )
+      ).map(({ name, source }) => [name, source]),
+    );
+    const writable = new Map(
+      (
+        await service.database.query<{ name: string; writable: string[] }>('select name, writable from core.record')
+      ).map((record) => [record.name, record.writable]),
+    );
+    let count = 0;
+    const unread = endpoints.flatMap(({ name, route, operation, documented }) => {
+      const source = sources.get(operation.name) ?? '';
+      // A function that writes several records gets the name as a parameter, p_….
+      const written = [...source.matchAll(/core\.record_(?:insert|update)\((?:'(\w+)'|p_)/g)].map(
+        ([, record]) => record ?? operation.record ?? '',
+      );
+      // For example a login is written with a student, but only the columns of the student count.
+      const main = written.filter((record) => record === operation.record);
+      const columns = (main.length > 0 ? main : written).flatMap((record) => writable.get(record) ?? []);
+      const body = Object.values(documented.requestBody?.content ?? {}).at(-1)?.schema ?? {};
+      const paths = pathsOf(body, [...columns, ...(route.upload?.fields ?? []), route.hashes ?? '']);
+      count += paths.length + columns.length;
+      return paths.filter((path) => !isRead(source, path.split('.').at(-1) ?? '')).map((path) => `${name} ${path}`);
+    });
+    expect(count).toBeGreaterThan(300);
+    expect(unread.sort()).toEqual(Object.keys(readElsewhere).sort());
   });
 });
 

@@ -152,7 +152,7 @@ describe('functions', () => {
   });
 });
 
-test('an operation without a function, an unknown record or an unknown default sort fails the installation', async () => {
+test('an operation or a record that does not fit the others or the tables fails the installation', async () => {
   const finish = (await sqlFile('db/finish.sql')).text;
   const client = new pg.Client({ connectionString: database.url });
   await client.connect();
@@ -167,6 +167,14 @@ test('an operation without a function, an unknown record or an unknown default s
         "core.define_record('probe', 'grade', 'g.id', 'grade g', 'g.id', p_default_sort => 'name')",
         'the record probe has no sort name',
       ],
+      [
+        "core.define_record('probe', 'grade', 'g.id', 'grade g', 'g.id', p_writable => '{name,sequense}')",
+        'the record probe has the writable column sequense, but the table grade has no such column',
+      ],
+      [
+        "core.define_record('probe', 'no_such_table', 'g.id', 'grade g', 'g.id', p_writable => '{name}')",
+        'the record probe has the writable column name, but the table no_such_table has no such column',
+      ],
     ] as const) {
       await client.query('begin');
       await client.query('alter table core.operation alter column writes drop not null');
@@ -174,6 +182,18 @@ test('an operation without a function, an unknown record or an unknown default s
       await expect(client.query(finish)).rejects.toThrow(message);
       await client.query('rollback');
     }
+    // The tables of the platform have other columns than tables of a school with the same name.
+    await client.query('begin');
+    await client.query('alter table core.operation alter column writes drop not null');
+    await client.query(
+      "update core.record set writable = writable || '{key}' where name in ('notification_template', 'platform_notification_template')",
+    );
+    await expect(client.query(finish)).rejects.toThrow(
+      /^the record notification_template has the writable column key, but the table notification_template has no such column$/,
+    );
+    await client.query('rollback');
+    // The definitions of the service pass, with a school to compare them with.
+    await client.query(finish);
   } finally {
     await client.end();
   }

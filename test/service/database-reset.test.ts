@@ -22,17 +22,25 @@ afterAll(async () => {
 const reset = (args: string[] = [], env: Record<string, string> = {}) =>
   runProgram('src/cli/main.ts', ['database', 'reset', ...args], { DATA_DIR, ...env });
 
-/** Starts the service, counts the students, adds one and stops. @returns the output and the count */
-async function visit(): Promise<{ printed: string; students: number }> {
-  program = startProgram('src/main.ts', [], { DATA_DIR, PORT: '0', LOG_LEVEL: 'error' });
+const operator = { email: 'op@test.example', password: 'test-password' };
+
+/** Starts the service, counts the schools and adds one. @returns the output and the count */
+async function visit(): Promise<{ printed: string; schools: number }> {
+  program = startProgram('src/main.ts', [], {
+    ...{ DATA_DIR, PORT: '0', LOG_LEVEL: 'error', DEMO: 'false' },
+    ...{ PLATFORM_ADMIN_EMAIL: operator.email, PLATFORM_ADMIN_PASSWORD: operator.password },
+  });
   const { input } = await program.prints(/Stop with Ctrl-C\.\n/);
   const url = /API +(http:\S+)\/api\n/.exec(input)?.[1] ?? '';
-  const admin = await (
-    await client(url)
-  ).login({ subdomain: 'demo', email: 'admin@demo.example', password: 'demo-password' });
-  const students = (await admin.get('/api/students')).pagination.totalItems;
-  await admin.post('/api/students', { first_name: 'One', last_name: 'More' }, 201);
-  return { printed: input, students };
+  const as = await (await client(url)).login({ is_platform: true, ...operator });
+  const schools = (await as.get('/api/platform/tenants')).pagination.totalItems;
+  const name = `school-${schools + 1}`;
+  await as.post(
+    '/api/platform/tenants',
+    { name, subdomain: name, contact_email: `admin@${name}.example`, plan_id: 3, admin_password: 'test-password' },
+    201,
+  );
+  return { printed: input, schools };
 }
 
 async function leave(): Promise<void> {
@@ -45,7 +53,7 @@ const begun = String.raw`created on \d{4}-\d\d-\d\d \d\d:\d\d UTC`;
 describe('school database reset', () => {
   test('rejects an external database, one in use, and a missing confirmation, and deletes nothing', async () => {
     const first = await visit();
-    expect(first).toMatchObject({ students: 600, printed: expect.not.stringContaining('Found a database') });
+    expect(first).toMatchObject({ schools: 0, printed: expect.not.stringContaining('Found a database') });
     cluster = await realpath(join(DATA_DIR, 'postgres'));
     expect(await reset(['--yes'], { DATABASE_URL: 'postgres://localhost/precious' })).toMatchObject({
       code: 1,
@@ -65,7 +73,7 @@ describe('school database reset', () => {
         `^This deletes all schools in ${cluster}, ${begun}\\. Without a terminal, confirm with --yes\\.\n$`,
       ),
     });
-    expect((await visit()).students).toBe(601);
+    expect((await visit()).schools).toBe(1);
   });
 
   test('deletes all data, also when a killed process left its server running, and the next start creates a new database', async () => {
@@ -84,7 +92,7 @@ describe('school database reset', () => {
       stdout: `There is no database in ${DATA_DIR}. The next start creates one.\n`,
       stderr: '',
     });
-    expect(await visit()).toMatchObject({ students: 600, printed: expect.not.stringContaining('Found a database') });
+    expect(await visit()).toMatchObject({ schools: 0, printed: expect.not.stringContaining('Found a database') });
     await leave();
   });
 });
@@ -101,15 +109,16 @@ describe('after the data directory is deleted', () => {
     );
     await rm(DATA_DIR, { recursive: true });
     const next = await visit();
-    expect({ students: next.students, says: notice.test(next.printed) }).toEqual(
-      isLink ? { students: 601, says: true } : { students: 600, says: false },
+    expect({ schools: next.schools, says: notice.test(next.printed) }).toEqual(
+      isLink ? { schools: 1, says: true } : { schools: 0, says: false },
     );
     await leave();
-    expect(await list()).toMatchObject({ code: 0, stdout: '1\tdemo\tactive\n', stderr: '' });
+    const printedSchools = isLink ? '1\tschool-1\tactive\n2\tschool-2\tactive\n' : '1\tschool-1\tactive\n';
+    expect(await list()).toMatchObject({ code: 0, stdout: printedSchools, stderr: '' });
     if (!isLink) return;
 
     await rm(DATA_DIR, { recursive: true });
-    expect(await list()).toMatchObject({ code: 0, stdout: '1\tdemo\tactive\n', stderr: expect.stringMatching(notice) });
+    expect(await list()).toMatchObject({ code: 0, stdout: printedSchools, stderr: expect.stringMatching(notice) });
     await rm(DATA_DIR, { recursive: true });
     expect(await reset(['--yes'])).toMatchObject({
       code: 0,

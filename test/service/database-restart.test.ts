@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { type EmbeddedServer, startEmbedded } from '../../src/database/embedded.ts';
 import { withOwner } from '../../src/database/pool.ts';
 import type { Client } from '../support/client/client.ts';
+import { copyMigratedCluster } from '../support/server/own-server.ts';
 import { freePort, type Program, startProgram } from '../support/server/processes.ts';
 
 const { client } = shared;
@@ -25,8 +26,8 @@ beforeAll(async () => {
   const port = await freePort();
   settings = ['listen_addresses=127.0.0.1', `port=${port}`];
   ownerUrl = `postgres://postgres@127.0.0.1:${port}/school`;
+  await copyMigratedCluster(folder);
   server = await startEmbedded(folder, settings);
-  await withOwner(ownerUrl.replace('/school', '/postgres'), (owner) => owner.query('create database school'));
   // A separate process, because in Jest's sandbox network errors are of a different class.
   program = startProgram('src/main.ts', [], {
     ...{

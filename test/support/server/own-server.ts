@@ -1,7 +1,9 @@
-import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { execFile } from 'node:child_process';
+import { chmod, mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import pg from 'pg';
 import { type EmbeddedServer, ensureDatabase, startEmbedded } from '../../../src/database/embedded.ts';
 import { withOwner } from '../../../src/database/pool.ts';
@@ -17,20 +19,38 @@ export interface OwnServer {
 }
 
 /** Creates a folder that the Postgres user may enter. */
-async function ownFolder(prefix: string): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), prefix));
+export async function ownFolder(prefix: string, parent = tmpdir()): Promise<string> {
+  const folder = await mkdtemp(join(parent, prefix));
   await chmod(folder, 0o711);
   return folder;
 }
 
+// With the owner of the files, which Postgres checks. fs.cp would not keep it.
+const copy = (from: string, to: string) => promisify(execFile)('cp', ['-a', from, to]);
+
+/** Copies the cluster of a server that is stopped. Returns the folder of the copy. */
+export async function keepCopy(cluster: string): Promise<string> {
+  const kept = join(dirname(cluster), 'migrated');
+  await copy(cluster, kept);
+  return kept;
+}
+
+/**
+ * Gives a data directory a cluster with the migrated database `school`, as `npm start` would create it in several
+ * seconds.
+ */
+export async function copyMigratedCluster(dataDir: string): Promise<void> {
+  await mkdir(dataDir, { recursive: true });
+  await chmod(dataDir, 0o711);
+  await copy(process.env['TEST_CLUSTER'] ?? '', join(dataDir, 'postgres'));
+}
+
 /** Starts a server with an empty database `school`. */
-export async function ownServer(
-  settings: string[] = ['fsync=off', 'synchronous_commit=off', 'full_page_writes=off'],
-): Promise<OwnServer> {
+export async function ownServer(): Promise<OwnServer> {
   const folder = await ownFolder('school-own-');
   const own: OwnServer = {
     folder,
-    server: await startEmbedded(folder, settings),
+    server: await startEmbedded(folder, ['fsync=off', 'synchronous_commit=off', 'full_page_writes=off']),
     url: (database) => own.server.url(database),
     async remove() {
       await own.server.stop();
@@ -64,9 +84,10 @@ function endProcess(pid: number): boolean {
   }
 }
 
-/** Starts a server with an empty database `school` that may crash. */
+/** Starts a server that may crash. Its database `school` is migrated in a test run, and empty in a program. */
 export async function crashingServer(): Promise<CrashingServer> {
   const folder = await ownFolder('school-crash-');
+  if (process.env['TEST_CLUSTER']) await copyMigratedCluster(folder);
   const port = await freePort();
   const start = () =>
     startEmbedded(folder, ['listen_addresses=127.0.0.1', `port=${String(port)}`, 'fsync=off', 'full_page_writes=off']);
@@ -74,7 +95,7 @@ export async function crashingServer(): Promise<CrashingServer> {
   const url = address('school');
   let server: EmbeddedServer | undefined = await start();
   try {
-    await withOwner(address('postgres'), (owner) => owner.query('create database school'));
+    await ensureDatabase(server, 'school');
   } catch (error) {
     await server.stop();
     throw error;

@@ -5,7 +5,7 @@
 export { default as pg } from 'pg';
 export { createOperator } from '../../../src/database/operator.ts';
 export { passwords } from '../../../src/domain/passwords.ts';
-export { readConfig } from '../../../src/process/config.ts';
+export { ConfigError, readConfig } from '../../../src/process/config.ts';
 export { resources } from '../../../src/endpoints/index.ts';
 export { migrate } from '../../../src/database/migrate.ts';
 export { readOptions } from '../../../src/documents/spreadsheets.ts';

@@ -2,6 +2,8 @@ import { rm } from 'node:fs/promises';
 
 /** Stops the Postgres server of the run and removes its files. */
 export default async function teardown(): Promise<void> {
-  await globalThis.testServer?.stop();
-  if (globalThis.testCompileCache) await rm(globalThis.testCompileCache, { recursive: true, force: true });
+  const { server, dataDir } = globalThis.testServer ?? {};
+  await server?.stop();
+  for (const folder of [dataDir, globalThis.testCompileCache])
+    if (folder) await rm(folder, { recursive: true, force: true });
 }
