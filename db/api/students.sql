@@ -132,7 +132,7 @@ begin
 end $$;
 comment on function api.students_update is
   'Updates a student. create_user_account creates a login for a student who has none. Raises the errors of '
-  'students_create; conflict also if the student already has a login.';
+  'students_create; conflict also for a password if the student already has a login.';
 
 create function api.students_delete(p jsonb) returns json language plpgsql as $$
 declare

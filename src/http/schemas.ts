@@ -68,7 +68,7 @@ export const login = {
       .boolean()
       .optional()
       .meta({
-        description: `Also creates a login with the ${role} role. Requires email. Without password, sends an invitation.`,
+        description: `Also creates a login with the ${role} role, unless the person has one. Requires email. Without password, sends an invitation.`,
       }),
     password: password.optional().meta({ description: 'Only allowed with create_user_account.' }),
   }),
