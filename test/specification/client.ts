@@ -291,8 +291,13 @@ export class SpecificationClient {
       first.records.length <= 1 && first.pagination['page'] === 1 && first.pagination['pageSize'] === 1,
       `a page of one has ${first.records.length} records and the pagination ${JSON.stringify(first.pagination)}`,
     );
+    const last = await this.call(name, { ...call, query: { page: 1000, pageSize: 1000 } });
+    this.check(name, last.records.length === 0, 'answers records on a page beyond the last one');
     const found = await this.call(name, { ...call, query: { search } });
     this.check(name, mayBeEmpty || found.records.length > 0, `search=${search} finds nothing`);
+    // As a screen that has a field for each parameter.
+    const together = Object.assign({}, ...filters) as NonNullable<Call['query']>;
+    await this.call(name, { ...call, query: { page: 1, pageSize: 20, search, sort, order: 'desc', ...together } });
     for (const query of [...filters, ...emptyFilters]) {
       const { records } = await this.call(name, { ...call, query });
       if (filters.includes(query)) this.check(name, records.length > 0, `${JSON.stringify(query)} finds nothing`);

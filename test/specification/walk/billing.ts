@@ -85,6 +85,7 @@ export async function sendInvoices(client: SpecificationClient, { admin: as, ami
   const path = { id };
   await client.call('GET /api/fees/invoices/{id}', { as, path });
   await client.call('PUT /api/fees/invoices/{id}', { as, path, body: { ...invoice, due_date: day(21) } });
+  await client.call('PUT /api/fees/invoices/{id}', { as, path, body: { due_date: day(28) } });
   await client.call('GET /api/fees/invoices/{id}/download', { as, path });
   await client.call('POST /api/fees/invoices/{id}/send-reminder', { as, path });
   for (const method of ['cash', 'Bank Transfer', 'card'])
@@ -101,6 +102,6 @@ export async function sendInvoices(client: SpecificationClient, { admin: as, ami
   await client.list('GET /api/fees/payments', {
     as,
     search: 'INV-card',
-    filters: [{ student_id: aminaId }, { from_date: day(), to_date: day() }],
+    filters: [{ student_id: aminaId }, { from_date: day(), to_date: day() }, { from_date: day() }, { to_date: day() }],
   });
 }

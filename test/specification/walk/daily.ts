@@ -39,9 +39,11 @@ export async function planLessons(client: SpecificationClient, people: People) {
     as,
     body: { total_periods: 6, lunch_start_period: 4, period_duration: 45, start_time: '08:00' },
   });
+  await client.call('PUT /api/timetable/config', { as, body: { period_duration: 40 } });
   const slot = { class_id: classId, subject_id: subjectId, teacher_id: teacherId, day_of_week: 2, period: 1 };
   const { id } = await client.call('POST /api/timetable/slots', { as, body: slot });
   await client.call('PUT /api/timetable/slots/{id}', { as, path: { id }, body: { ...slot, period: 2 } });
+  await client.call('PUT /api/timetable/slots/{id}', { as, path: { id }, body: { period: 3 } });
   await client.call('PATCH /api/timetable/slots/{id}/move', { as, path: { id }, body: { day_of_week: 3, period: 1 } });
   const check = 'POST /api/timetable/check-conflicts';
   const place = { class_id: classId, teacher_id: teacherId, day_of_week: 3, period: 1 };
@@ -84,12 +86,18 @@ export async function keepHolidays(client: SpecificationClient, { admin: as, yea
     await client.call('PUT /api/holidays/{id}', {
       as,
       path: { id },
-      body: { ...holiday, name: 'Founder’s Day', is_recurring },
+      body: { ...holiday, is_recurring },
     });
+  await client.call('PUT /api/holidays/{id}', { as, path: { id }, body: { name: 'Founder’s Day' } });
   await client.list('GET /api/holidays', {
     as,
     search: 'Founder',
-    filters: [{ academic_year_id: yearId }, { from_date: day(29), to_date: day(32) }],
+    filters: [
+      { academic_year_id: yearId },
+      { from_date: day(29), to_date: day(32) },
+      { from_date: day(29) },
+      { to_date: day(32) },
+    ],
   });
   await client.call('DELETE /api/holidays/{id}', { as, path: { id: spare.id } });
 }
@@ -98,25 +106,21 @@ export async function keepHolidays(client: SpecificationClient, { admin: as, yea
 export async function markAttendance(client: SpecificationClient, people: People) {
   const { teacher, admin: as, student, yearId, classId, aminaId, bolaId, chidiId } = people;
   await client.list('GET /api/attendance/my-classes', { as: teacher, search: 'Class 1' });
-  await client.call('POST /api/attendance/mark', {
-    as: teacher,
-    body: {
-      class_id: classId,
-      date: day(),
-      records: [
-        { student_id: aminaId, status: 'present' },
-        { student_id: bolaId, status: 'absent' },
-        { student_id: chidiId, status: 'late' },
-      ],
-    },
-  });
+  const mark = (...records: object[]) =>
+    client.call('POST /api/attendance/mark', { as: teacher, body: { class_id: classId, date: day(), records } });
+  const others = [
+    { student_id: bolaId, status: 'absent' },
+    { student_id: chidiId, status: 'late' },
+  ];
+  await mark({ student_id: aminaId, status: 'absent' }, ...others);
+  await mark({ student_id: aminaId, status: 'present' }, ...others);
   const dates = { from_date: day(-1), to_date: day() };
   const register = 'GET /api/attendance/class/{class_id}';
   const { records } = await client.list(register, {
     as,
     path: { class_id: classId },
     search: 'Amina',
-    filters: [{ date: day() }, dates, { date: day(), ...dates, page: 1 }],
+    filters: [{ date: day() }, dates, { from_date: day(-1) }, { to_date: day() }, { date: day(), ...dates, page: 1 }],
   });
   for (const [student_id, status] of [
     [aminaId, 'present'],
@@ -136,16 +140,18 @@ export async function markAttendance(client: SpecificationClient, people: People
     query: { ...dates, academic_year_id: yearId },
   });
   await client.call('GET /api/attendance/me', { as: student });
-  await client.call('GET /api/attendance/calendar-holidays', { as: student, query: dates });
+  for (const query of [dates, { from_date: day(-1) }, { to_date: day() }])
+    await client.call('GET /api/attendance/calendar-holidays', { as: student, query });
   await client.call('GET /api/attendance/calendar-holidays', { as });
 }
 
 /** The school sends notifications; the student reads them. */
 export async function notify(client: SpecificationClient, people: People) {
   const { admin: as, student, studentRoleId } = people;
+  const tokenOf = (platform: string) => `c5Zt/${platform}:APA91bH+x=`;
   for (const platform of ['android', 'iOS', 'web', 'Android'])
-    await client.call('POST /api/devices/register', { as: student, body: { token: `token-${platform}`, platform } });
-  await client.call('DELETE /api/devices/{token}', { as: student, path: { token: 'token-android' } });
+    await client.call('POST /api/devices/register', { as: student, body: { token: tokenOf(platform), platform } });
+  await client.call('DELETE /api/devices/{token}', { as: student, path: { token: tokenOf('android') } });
 
   const send = (target: object, title: string, action_url: string) =>
     client.call('POST /api/notifications/send', {

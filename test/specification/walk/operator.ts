@@ -49,6 +49,11 @@ export async function addSchool(client: SpecificationClient) {
       path: { id: spare.id },
       body: { ...documentedFields('Plan', spare), price_monthly: 10, features_json: { features: [feature] } },
     });
+  await client.call('PUT /api/platform/plans/{id}', {
+    as: operator,
+    path: { id: spare.id },
+    body: { name: 'Spare 2' },
+  });
   await client.list('GET /api/platform/plans', { as: operator, search: 'Village' });
   await client.call('DELETE /api/platform/plans/{id}', { as: operator, path: { id: spare.id } });
 
@@ -142,10 +147,11 @@ export async function manageSchools(
     filters: [{ status: 'suspended' }],
   });
   await client.refused('GET /api/auth/profile', { as: admin });
-  await client.refused('GET /api/platform/tenants', { as: admin });
   await client.call(activate, { as: operator, path: { id: tenantId } });
   client.check(activate, (await status()) === 'active', 'does not change the status');
   await client.call('GET /api/auth/profile', { as: admin });
+  await client.refused('GET /api/platform/tenants', { as: admin });
+  await client.refused('GET /api/auth/profile', { as: { ...admin, tenantId: otherTenantId } });
   await client.call('DELETE /api/platform/tenants/{id}', { as: operator, path: { id: otherTenantId } });
   const { records } = await client.call('GET /api/platform/audit-logs', { as: operator });
   const action = records[0]?.['action'];
@@ -155,6 +161,8 @@ export async function manageSchools(
     filters: [
       { tenant_id: tenantId },
       { from_date: day(-1), to_date: day() },
+      { from_date: day(-1) },
+      { to_date: day() },
       { action: typeof action === 'string' ? action : 'tenant.suspend' },
     ],
   });

@@ -15,7 +15,8 @@ export async function addClasses(
   const art = await client.call('POST /api/subjects', { as, body: { ...subject, name: 'Art', code: 'ART' } });
   const spare = await client.call('POST /api/subjects', { as, body: { ...subject, name: 'Spare', code: 'SPA' } });
   await client.call('GET /api/subjects/{id}', { as, path: { id: subjectId } });
-  await client.call('PUT /api/subjects/{id}', { as, path: { id: subjectId }, body: { ...subject, code: 'MATH' } });
+  await client.call('PUT /api/subjects/{id}', { as, path: { id: subjectId }, body: { ...subject, code: 'MAT1' } });
+  await client.call('PUT /api/subjects/{id}', { as, path: { id: subjectId }, body: { code: 'MATH' } });
   await client.list('GET /api/subjects', { as, search: 'Math', filters: [{ subject_context_id: contextId }] });
   await client.call('DELETE /api/subjects/{id}', { as, path: { id: spare.id } });
 
@@ -167,6 +168,7 @@ export async function admitStudents(
   // A form sends every field back.
   await put(aminaId, { ...amina, address: '2 Home Street' });
   await put(bolaId, { ...bola, gender: 'male' });
+  await put(chidiId, { roll_number: '18' });
   await client.call('GET /api/students/{student_id}', { as, path: { student_id: aminaId } });
   await client.list('GET /api/students', {
     as,

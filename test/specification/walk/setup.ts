@@ -50,6 +50,7 @@ export async function logIn(
     as: admin,
     body: { first_name: 'Ada', last_name: 'Admin', phone: '+234 1 234' },
   });
+  await client.call('PUT /api/auth/profile', { as: admin, body: { phone: '+234 5 678' } });
   const setPicture = 'POST /api/auth/profile/picture';
   const { accepts = [], max_bytes = 0 } = endpoints.find((endpoint) => nameOf(endpoint) === setPicture) ?? {};
   for (const type of accepts)
@@ -110,8 +111,9 @@ export async function planYears(client: SpecificationClient, as: Login, yearId: 
   await client.call('PUT /api/academics/years/{id}', {
     as,
     path: { id: next.id },
-    body: { name: 'Next year', ...nextYear },
+    body: { name: 'The next year', ...nextYear },
   });
+  await client.call('PUT /api/academics/years/{id}', { as, path: { id: next.id }, body: { name: 'Next year' } });
   await client.call('GET /api/academics/years/{id}', { as, path: { id: next.id } });
   await client.list('GET /api/academics/years', { as, search: 'Next' });
   const spare = await client.call('POST /api/academics/years', {
@@ -180,6 +182,7 @@ export async function addUsers(
     path: { id: roleId },
     body: { ...role, description: 'Runs the library and its café', permission_ids: permission_ids.slice(1) },
   });
+  await client.call('PUT /api/rbac/roles/{id}', { as, path: { id: roleId }, body: { description: 'Books' } });
   const roles = await client.list('GET /api/rbac/roles', { as, search: 'Librarian' });
   await client.call('DELETE /api/rbac/roles/{id}', { as, path: { id: spareRole.id } });
 
