@@ -98,7 +98,10 @@ export async function sendInvoices(client: SpecificationClient, { admin: as, ami
     search: 'Amina',
     filters: [{ student_id: aminaId }, { status: 'partially_paid' }],
   });
-  await client.call('DELETE /api/fees/invoices/{id}', { as, path: { id: spare.id } });
+  const remove = 'DELETE /api/fees/invoices/{id}';
+  await client.call(remove, { as, path: { id: spare.id } });
+  const { records } = await client.call('GET /api/fees/invoices', { as });
+  client.check(remove, !records.some((each) => each['id'] === spare.id), 'leaves the invoice in the list');
   await client.list('GET /api/fees/payments', {
     as,
     search: 'INV-card',

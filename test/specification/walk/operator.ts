@@ -83,7 +83,7 @@ export async function addSchool(client: SpecificationClient) {
   await client.call('PUT /api/platform/tenants/{id}', {
     as: operator,
     path: { id: other.id },
-    body: { plan: { id: largerPlan.id } },
+    body: { plan: { id: largerPlan.id }, feature_flags: { transport: false, library: true } },
   });
   const read = await client.call('GET /api/platform/tenants/{id}', { as: operator, path: { id: school.id } });
   client.check(
