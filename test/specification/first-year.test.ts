@@ -25,7 +25,7 @@ beforeAll(async () => {
   } catch (error) {
     stop = error;
   }
-});
+}, 180_000);
 
 describe('the transcription of the specification', () => {
   test('has all 228 endpoints, each once', () => {

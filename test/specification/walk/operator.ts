@@ -69,6 +69,7 @@ export async function addSchool(client: SpecificationClient) {
       feature_flags: { transport: true },
     },
   });
+  if (school.id === 0) throw new Error('The school was not created, so that nothing can happen in it.');
   const other = await client.call('POST /api/platform/tenants', {
     as: operator,
     body: {
