@@ -73,7 +73,10 @@ describe('the transcription of the specification', () => {
 
 describe('the first year of a school, with a client that knows only the specification', () => {
   test.each(names)('%s', (name) => {
-    expect(client.problems.get(name) ?? []).toEqual([]);
+    expect({ problems: client.problems.get(name) ?? [], succeeded: client.called.has(name) }).toEqual({
+      problems: [],
+      succeeded: true,
+    });
   });
 
   test('comes to its end', () => {
