@@ -157,8 +157,8 @@ begin
 end $$;
 comment on function api.students_update is
   'Updates a student. create_user_account creates a login for a student who has none. deleted_at null restores a '
-  'deleted student, with the class but without the login. Raises the errors of students_create; conflict also if the '
-  'student already has a login; forbidden for restoring without student.delete.';
+  'deleted student, with the class but without the login. Raises the errors of students_create; conflict also for '
+  'a password if the student already has a login; forbidden for restoring without student.delete.';
 
 create function api.students_delete(p jsonb) returns json language plpgsql as $$
 declare

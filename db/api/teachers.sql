@@ -194,7 +194,7 @@ begin
 end $$;
 comment on function api.teachers_update is
   'Updates a teacher. create_user_account creates a login for a teacher who has none. Raises the errors of '
-  'teachers_create; conflict also if the teacher already has a login.';
+  'teachers_create; conflict also for a password if the teacher already has a login.';
 
 create function api.teachers_delete(p jsonb) returns json language plpgsql as $$
 declare

@@ -141,11 +141,13 @@ declare
   v_creates_login boolean := coalesce((p ->> 'create_user_account')::boolean, false);
   v_person jsonb := '{}';
 begin
+  if v_creates_login and v_id is not null then
+    -- The login uses the email of the request or, if it has none, the stored one.
+    execute format('select api.%I($1)::jsonb', p_role || '_record') into v_person using v_id;
+    -- A form sends create_user_account back with the other fields. Only a password shows that a new login is meant.
+    v_creates_login := v_person ->> 'user_id' is null or p ? 'password_hash';
+  end if;
   if v_creates_login then
-    if v_id is not null then
-      -- The login uses the email of the request or, if it has none, the stored one.
-      execute format('select api.%I($1)::jsonb', p_role || '_record') into v_person using v_id;
-    end if;
     p := p || jsonb_build_object('user_id', api.person_login(v_person || p, p_role));
   end if;
   if v_id is null then
@@ -165,8 +167,8 @@ begin
 end $$;
 comment on function api.person_save is
   'Creates a student or a teacher, or updates the one with the id in p; p_role is the record and the role. '
-  'create_user_account also creates a login. Returns the id. Raises plan_limit_reached and the errors of '
-  'api.person_login.';
+  'create_user_account also creates a login for a person who has none. Returns the id. Raises plan_limit_reached and '
+  'the errors of api.person_login; conflict for an existing login only if the request has a password.';
 
 create function api.users_picture(p jsonb) returns json language sql stable as $$
   select api.file_answer(
