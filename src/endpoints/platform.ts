@@ -94,6 +94,8 @@ const TenantInput = z
   .refine(({ plan_id, plan }) => plan_id !== undefined || plan !== undefined, {
     path: ['plan_id'],
     message: 'is required',
+    // Together with the errors of other fields.
+    when: ({ value }) => typeof value === 'object' && value !== null,
   })
   .meta({ id: 'TenantInput', description: 'The plan is required, as `plan_id` or as `plan`.' });
 

@@ -102,7 +102,7 @@ describe('the envelope', () => {
 
 describe('an unknown route', () => {
   test('is a 404 in the envelope, with and without a login', async () => {
-    for (const path of ['/api/nothing', '/api', '/', '/api/students/1/nothing', '/api/v1/students', '/favicon.ico']) {
+    for (const path of ['/api/nothing', '/apis', '/', '/api/students/1/nothing', '/api/v1/students', '/favicon.ico']) {
       for (const token of ['', school.admin.token]) {
         const answer = await raw(service.url, { path, ...(token ? { token } : {}) });
         expect([path, answer.status, parse(answer.body).error]).toEqual([path, 404, 'not_found']);

@@ -197,7 +197,7 @@ describe('the schedule of a class on a day', () => {
     }
   });
 
-  test.each(['2030-02-30', 'monday', ''])('refuses the date %p', async (date) => {
+  test.each(['2030-02-30', 'monday'])('refuses the date %p', async (date) => {
     expect((await one.school.admin.get(`/api/schedule/class/${one.classId}?date=${date}`, 400)).details).toMatchObject([
       { path: 'date' },
     ]);

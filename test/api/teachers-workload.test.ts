@@ -61,7 +61,7 @@ describe('availability', () => {
       [[good, { ...good, period: 0 }], '1.period'],
       [[good, { ...good, period: 25 }], '1.period'],
       [[{ ...good, day_of_week: 8 }], '0.day_of_week'],
-      [[{ ...good, day_of_week: 0 }], '0.day_of_week'],
+      [[{ ...good, day_of_week: -1 }], '0.day_of_week'],
       [[{ day_of_week: 1, period: 1 }], '0.is_available'],
       [[{ ...good, colour: 'red' }], '0.colour'],
       [{}, ''],

@@ -78,7 +78,7 @@ describe('an enrollment', () => {
     const removed = await fleet.addStop(routeId);
     await admin.delete(`/api/transport/stops/${removed}`);
     for (const wrong of [other.stopId, removed, 999_999]) await refused([student, routeId, wrong], 'stop_id');
-    expect((await fleet.enroll(student, routeId, stopId, 'return')).status).toBe(400);
+    expect((await fleet.enroll(student, routeId, stopId, 'one way')).status).toBe(400);
     await admin.put(`/api/transport/routes/${routeId}`, { is_active: false });
     expect(await fleet.enroll(student, routeId, stopId)).toMatchObject({ status: 409, error: 'invalid_state' });
     await admin.delete(`/api/transport/routes/${routeId}`);

@@ -132,7 +132,7 @@ describe("another school's identifiers", () => {
   });
 
   const filters = mine
-    .filter(({ operation, route }) => operation.access === 'tenant' && route.isPage)
+    .filter(({ operation, route }) => operation.access === 'tenant' && operation.role === null && route.isPage)
     .flatMap((endpoint) =>
       endpoint.query
         .filter(({ name }) => name.endsWith('_id'))

@@ -230,7 +230,7 @@ describe('the next refresh includes', () => {
     const cardBefore = await paid('card');
     const { data: payment } = await admin.post<{ id: number }>(
       '/api/finance/payments',
-      { student_fee_id: first?.id, amount: 12.34, payment_method: 'Visa card' },
+      { student_fee_id: first?.id, amount: 12.34, payment_method: 'Card' },
       201,
     );
     await admin.post(

@@ -17,11 +17,11 @@ export async function chargeFees(client: SpecificationClient, { admin: as, yearI
     bodyNotShown: { ...structure, name: 'Spare' },
   });
   const frequencies = ['monthly', 'Monthly', 'quarterly', 'annual', 'Yearly', 'term', 'one_time', 'One-Time'];
-  for (const frequency of frequencies)
+  for (const [n, frequency] of frequencies.entries())
     await client.call('POST /api/finance/fee-structures/{id}/components', {
       as,
       path: { id },
-      body: { name: `Fee ${frequency}`, amount: 100.5, frequency },
+      body: { name: `Fee ${n}`, amount: 100.5, frequency },
     });
   const { record } = await client.call('GET /api/finance/fee-structures/{id}', { as, path: { id } });
   const components = Array.isArray(record['components']) ? (record['components'] as Record<string, unknown>[]) : [];

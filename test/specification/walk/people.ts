@@ -95,6 +95,15 @@ export async function addTeachers(
       body: { teacher_id: otherId, subject, is_class_teacher: false },
     });
   await client.list('GET /api/classes/{id}/teachers', { ...inClass, search: 'Tess' });
+  const leaving = await add('Lena');
+  await client.call('POST /api/classes/{id}/teachers', {
+    ...inClass,
+    body: { teacher_id: leaving.id, subject: 'Drama', is_class_teacher: false },
+  });
+  const remove = 'DELETE /api/classes/{id}/teachers/{teacher_id}';
+  await client.call(remove, { as, path: { id: classId, teacher_id: leaving.id } });
+  const { records: remaining } = await client.call('GET /api/classes/{id}/teachers', inClass);
+  client.check(remove, !remaining.some((one) => one['teacher_id'] === leaving.id), 'has no effect');
 
   const teacher = await client.login({ email, password: testPassword, tenant_id: tenantId }, tenantId);
   await client.call('GET /api/teachers/me', { as: teacher });
@@ -118,7 +127,7 @@ export async function addTeachers(
     search: 'sick',
     filters: [{ status: 'approved' }, { academic_year_id: yearId }],
   });
-  return { teacherId, otherId, teacher };
+  return { teacherId, teacher };
 }
 
 /** The admin admits students: Amina with a login, Bola and Chidi without. */

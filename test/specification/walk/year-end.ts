@@ -5,16 +5,15 @@ interface YearEnd {
   yearId: number;
   nextYearId: number;
   nextGradeId: number;
-  classId: number;
-  otherId: number;
   aminaId: number;
+  teacherId: number;
   bolaId: number;
   largerPlanId: number;
 }
 
 /** The admin copies the classes, promotes the students, and changes the plan. Answers the id of the next class. */
 export async function endYear(client: SpecificationClient, ids: YearEnd): Promise<number> {
-  const { admin: as, yearId, nextYearId, nextGradeId, classId, otherId, aminaId, bolaId, largerPlanId } = ids;
+  const { admin: as, teacherId, yearId, nextYearId, nextGradeId, aminaId, bolaId, largerPlanId } = ids;
   await client.call('POST /api/classes/copy', {
     as,
     bodyNotShown: { from_academic_year_id: yearId, to_academic_year_id: nextYearId },
@@ -22,6 +21,12 @@ export async function endYear(client: SpecificationClient, ids: YearEnd): Promis
   const { id: toClassId } = await client.call('POST /api/classes', {
     as,
     bodyNotShown: { name: 'Class 2', grade_id: nextGradeId, academic_year_id: nextYearId },
+  });
+  // The teacher sees what the promotion does to their students only in classes that they teach.
+  await client.call('POST /api/classes/{id}/teachers', {
+    as,
+    path: { id: toClassId },
+    body: { teacher_id: teacherId, subject: 'Mathematics', is_class_teacher: false },
   });
   const promotion = { student_ids: [aminaId], to_class_id: toClassId, to_academic_year_id: nextYearId };
   await client.call('POST /api/students/promotion/preview', { as, bodyNotShown: promotion });
@@ -38,10 +43,6 @@ export async function endYear(client: SpecificationClient, ids: YearEnd): Promis
   client.check(remove, removed.text('deleted_at') !== '', 'does not show deleted_at');
   const { records } = await client.call('GET /api/students', { as });
   client.check(remove, !records.some(({ id }) => id === bolaId), 'leaves the student in the list');
-  await client.call('DELETE /api/classes/{id}/teachers/{teacher_id}', {
-    as,
-    path: { id: classId, teacher_id: otherId },
-  });
 
   await client.call('GET /api/subscription/status', { as });
   await client.call('POST /api/subscription/upgrade', { as, body: { plan_id: largerPlanId } });

@@ -88,7 +88,7 @@ export async function crashingServer(): Promise<CrashingServer> {
   const url = address('school');
   let server: EmbeddedServer | undefined = await start();
   try {
-    await ensureDatabase(server, 'school');
+    await ensureDatabase({ url: address }, 'school');
   } catch (error) {
     await server.stop();
     throw error;
