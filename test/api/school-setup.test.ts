@@ -207,6 +207,21 @@ describe('the school information', () => {
     expect((await status(fresh)).steps_completed).toEqual([]);
   });
 
+  test('reports a wrong logo in the same form for a data URL and for a file', async () => {
+    const broken = malformedPictures['a picture of 2 GB'] ?? png;
+    const file = fileForm(broken, 'logo.png', 'image/png', 'logo');
+    const [asText, asFile] = [
+      await fresh.admin.post(`${base}/school-info`, { logo: dataUrl(broken) }, 400),
+      await fresh.admin.post(`${base}/school-info`, file, 400),
+    ];
+    expect(asText.message).toMatch(/^The picture is damaged/);
+    expect(asText.details).toEqual([{ path: 'logo', message: expect.stringMatching(/^is damaged/) }]);
+    expect([asFile.message, asFile.details]).toEqual([asText.message, asText.details]);
+    expect((await fresh.admin.post(`${base}/school-info`, { logo: 'data:image/png,%89PNG' }, 400)).message).toBe(
+      'The picture must be a data URL of image/jpeg or image/png, in base64.',
+    );
+  });
+
   test('is one record after two concurrent first requests', async () => {
     const school = await service.school();
     const answers = await race(service.database, `lock table ${school.schema}.school in share mode`, 2, () =>
