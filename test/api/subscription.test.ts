@@ -170,7 +170,8 @@ describe('an operator', () => {
 
   test('cancels a subscription now and reactivates it for a month', async () => {
     const school = await service.school();
-    const { data: cancelled } = await change(school, { status: 'cancelled' });
+    // The spelling of American clients.
+    const { data: cancelled } = await change(school, { status: 'Canceled' });
     expect(cancelled.subscription.status).toBe('cancelled');
     expect(Date.parse(cancelled.subscription.current_period_end ?? '')).toBeLessThanOrEqual(Date.now() + 60_000);
     expect((await addStudent(school)).status).toBe(402);
@@ -211,7 +212,7 @@ describe('an operator', () => {
     expect((await status(trial)).status).toBe('past_due');
   });
 
-  test('gives a school more days of grace', async () => {
+  test('extends the grace period of a school', async () => {
     const school = await service.school();
     await endPeriod(school, "now() - interval '10 days'");
     expect((await change(school, { grace_days: 60 })).data.subscription).toMatchObject({
