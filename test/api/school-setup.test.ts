@@ -372,6 +372,19 @@ describe('the academic year', () => {
     ]);
   });
 
+  test('stays the current one when a school that has completed its setup adds a year that has not begun', async () => {
+    const school = await service.school();
+    const [{ today } = { today: '' }] = await service.database.query<{ today: string }>(
+      'select current_date::text as today',
+    );
+    const from = (offset: number) => new Date(Date.parse(today) + offset * 86_400_000).toISOString().slice(0, 10);
+    const current = await setYear(school, { name: 'Current', start_date: from(-100), end_date: from(200) });
+    await service.database.query('update platform.tenant set is_setup_complete = true where id = $1', [school.id]);
+    const next = await setYear(school, { name: 'Next', start_date: from(201), end_date: from(500) });
+    expect(next.is_current).toBe(false);
+    expect((await years(school)).find(({ is_current }) => is_current)?.id).toBe(current.id);
+  });
+
   test('cannot overlap another one: a 409, and the current year does not change', async () => {
     const school = await service.school();
     const made = await setYear(school, year);

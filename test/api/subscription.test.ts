@@ -229,6 +229,8 @@ describe('an operator', () => {
       [{ status: 'cancelled', current_period_end: inDays(1) }, 'current_period_end'],
       [{ status: 'past_due' }, 'status'],
       [{ grace_days: 366 }, 'grace_days'],
+      [{ subscription: { status: 'cancelled' } }, 'subscription'],
+      [{ name: 'Another name' }, 'name'],
     ] as const)
       expect((await change(school, body, 400)).details).toMatchObject([{ path: field }]);
     const trial = { status: 'trialing', current_period_end: inDays(1) };
@@ -269,6 +271,15 @@ describe('the plans', () => {
 });
 
 describe('an upgrade', () => {
+  test('keeps the end of a period that is paid for longer than a month', async () => {
+    const school = await service.school({ plan_id: 1 });
+    const end = inDays(400);
+    await change(school, { status: 'active', current_period_end: end });
+    const { data } = await upgrade(school, 2);
+    expect(data.plan.id).toBe(2);
+    expect(Date.parse(data.current_period_end ?? '')).toBe(Date.parse(end));
+  });
+
   test('changes the plan, starts a period of a month, and is in the audit log with the email of the user', async () => {
     const school = await service.school({ plan_id: 1 });
     await service.database.query(
