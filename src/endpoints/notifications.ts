@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { type Handler, resource } from '../http/endpoint.ts';
-import { choice } from '../http/coercion.ts';
+import { choice, withCoercion } from '../http/coercion.ts';
 import { ApiError } from '../domain/errors.ts';
 import { streamHeaders } from '../http/streams.ts';
 import { accessTokenSeconds } from '../http/tokens.ts';
@@ -65,15 +65,18 @@ export const Notification = z
   })
   .meta({ id: 'Notification' });
 
+/** A list without entries is the same as none. */
+const emptyIsAbsent = <S extends z.ZodType>(list: S) =>
+  withCoercion(list, (value) => (Array.isArray(value) && value.length === 0 ? undefined : value));
+
 const SendInput = z
   .strictObject({
-    user_ids: z
-      .array(id)
-      .min(1)
-      .max(10_000)
+    user_ids: emptyIsAbsent(z.array(id).min(1).max(10_000))
       .optional()
       .meta({ description: 'These users. Users who cannot log in are left out.' }),
-    role_ids: z.array(id).min(1).max(100).optional().meta({ description: 'All users who have one of these roles.' }),
+    role_ids: emptyIsAbsent(z.array(id).min(1).max(100))
+      .optional()
+      .meta({ description: 'All users who have one of these roles.' }),
     all: z.boolean().optional().meta({ description: 'Whether to notify all users.' }),
     title: title.optional(),
     message: message.optional(),

@@ -118,6 +118,16 @@ function coerceFields(shape: Record<string, z.ZodType>, input: Record<string, un
   );
 }
 
+const booleans: Record<string, boolean> = { true: true, on: true, '1': true, false: false, off: false, '0': false };
+
+/** Numbers and booleans as a form that sends every field as text writes them. */
+function coerceText(schema: z.ZodType, value: unknown): unknown {
+  if (typeof value !== 'string') return value;
+  const text = value.trim().toLowerCase();
+  if (schema instanceof z.ZodNumber && /^-?\d{1,15}(\.\d{1,10})?$/.test(text)) return Number(text);
+  return schema instanceof z.ZodBoolean && Object.hasOwn(booleans, text) ? booleans[text] : value;
+}
+
 /**
  * Converts other spellings to the values of the schema, and empty text to null or an absent field. Returns all else
  * unchanged, so that the validation reports it.
@@ -125,7 +135,8 @@ function coerceFields(shape: Record<string, z.ZodType>, input: Record<string, un
  */
 export function coerce(schema: z.ZodType, input: unknown, isUpdate = false): unknown {
   const registered = coercions.get(schema);
-  const value = registered ? registered.coercion(input) : input;
+  const typed = coerceText(schema, input);
+  const value = registered ? registered.coercion(typed) : typed;
   const wrapped = inner(schema);
   if (wrapped) return coerce(wrapped, value, isUpdate);
   if (schema instanceof z.ZodObject && isRecord(value)) return coerceFields(schema.shape, value, isUpdate);

@@ -1,20 +1,4 @@
-/** The number of characters to insert, remove or replace to turn one word into the other (Levenshtein distance). */
-function editDistance(from: string, to: string): number {
-  let row = Array.from({ length: to.length + 1 }, (_, column) => column);
-  for (const [index, letter] of Array.from(from).entries()) {
-    const next = [index + 1];
-    for (let column = 1; column <= to.length; column++)
-      next.push(
-        Math.min(
-          (row[column] ?? 0) + 1,
-          (next[column - 1] ?? 0) + 1,
-          (row[column - 1] ?? 0) + (to[column - 1] === letter ? 0 : 1),
-        ),
-      );
-    row = next;
-  }
-  return row.at(-1) ?? 0;
-}
+import leven from 'leven';
 
 const letters = (name: string) =>
   name
@@ -29,7 +13,7 @@ const letters = (name: string) =>
 export function didYouMean(given: string, known: readonly string[]): string {
   const word = letters(given);
   const [nearest] = known
-    .map((name) => ({ name, distance: editDistance(word, letters(name)) }))
+    .map((name) => ({ name, distance: leven(word, letters(name)) }))
     .sort((a, b) => a.distance - b.distance);
   return nearest && nearest.distance <= Math.max(1, word.length / 3) ? `. Did you mean ${nearest.name}?` : '';
 }

@@ -170,7 +170,7 @@ describe('marking a class', () => {
       'records',
     ],
     ['a date that does not exist', { date: '2026-02-30' }, 'date'],
-    ['a class id that is not a number', { class_id: '1' }, 'class_id'],
+    ['a class id that is not a number', { class_id: 'one' }, 'class_id'],
   ])('%s is a 400 that names the field', async (_what, fields, field) => {
     const sent = { class_id: 1, date: today, records: [{ student_id: 1, status: 'present' }], ...fields };
     expect((await school.admin.post(`${path}/mark`, sent, 400)).details.map((detail) => detail.path)).toEqual([field]);
