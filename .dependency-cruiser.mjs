@@ -76,7 +76,7 @@ export default {
     },
     {
       name: 'http-knows-no-documents',
-      comment: 'What a school prints belongs to the endpoints. http itself writes only spreadsheets of any rows.',
+      comment: 'Printed documents of a school belong to the endpoints. http writes only generic spreadsheets.',
       severity: 'error',
       from: { path: '^src/http/' },
       to: { path: '^src/documents/', pathNot: '^src/documents/spreadsheets[.]ts$' },

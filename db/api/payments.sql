@@ -15,7 +15,7 @@ select core.define_operation('payments_receipt', p_permission => 'fee.read', p_a
 select core.define_operation('payments_reverse', p_permission => 'payment.create', p_feature => 'fees_management',
   p_idempotent => true, p_errors => '{conflict}');
 
-select core.define_record('payment', p_table => 'payment', p_key => 'p.id',
+select core.define_record('payment', p_table => 'payment', p_key => 'p.id', p_one_row_per_key => true,
   p_source => $$
     payment p left join student s on s.id = p.student_id left join student_fee f on f.id = p.student_fee_id
     left join fee_structure fs on fs.id = f.fee_structure_id left join invoice i on i.id = p.invoice_id

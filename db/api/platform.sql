@@ -159,12 +159,11 @@ begin
   if core.is_reserved_subdomain(p ->> 'subdomain') then
     perform core.refuse_field('validation_error', 'subdomain', 'This subdomain is reserved. Choose another one.');
   end if;
-  begin
-    perform now() at time zone (p ->> 'time_zone');
-  exception when invalid_parameter_value then
+  -- Postgres also takes POSIX time zones, in which +05:00 is west of Greenwich.
+  if p ->> 'time_zone' not in (select name from pg_timezone_names where name ~ '/' or name = 'UTC') then
     perform core.refuse_field('validation_error', 'time_zone',
       'This time zone does not exist. Use a name like Europe/Berlin.');
-  end;
+  end if;
 end $$;
 comment on function api.tenant_check is 'Raises validation_error for reserved subdomains and unknown time zones.';
 
@@ -301,6 +300,9 @@ declare
 begin
   perform core.subscription_lapse(v_id);
   v_before := api.tenant_record(v_id);
+  if p ? 'read_only' then
+    perform core.refuse_read_only(p -> 'read_only', v_before, '{stats,recent_audit_logs}');
+  end if;
   if v_before ->> 'status' = 'deleted' then
     perform core.fail('invalid_state', 'This school is deleted. Restore it first.');
   elsif v_before #>> '{subscription,status}' is null then

@@ -134,8 +134,14 @@ declare
 begin
   perform api.lock_current_year();
   select id into v_id from academic_year where lower(name) = lower(p ->> 'name') for no key update;
-  perform api.clear_current_year(v_id);
-  p := p || jsonb_build_object('id', v_id, 'is_current', true);
+  p := p || jsonb_build_object('id', v_id);
+  -- A running school that prepares its next year stays in the current one.
+  if not (core.tenant_summary() ->> 'is_setup_complete')::boolean
+      or not exists (select from academic_year where is_current and id is distinct from v_id)
+      or core.today() between (p ->> 'start_date')::date and (p ->> 'end_date')::date then
+    perform api.clear_current_year(v_id);
+    p := p || '{"is_current": true}';
+  end if;
   perform api.require_year_length(p);
   if v_id is null then
     v_id := core.record_insert('academic_year', p);
@@ -145,8 +151,9 @@ begin
   return api.academic_year_record(v_id);
 end $$;
 comment on function api.school_setup_academic_year is
-  'Creates the current academic year, or updates the year with this name and makes it the current one. Raises conflict '
-  'if it overlaps another year, validation_error for two years or more.';
+  'Creates an academic year, or updates the year with this name. Makes it the current one, except in a school that has '
+  'completed its setup and has another current year, unless the year includes today. Raises conflict if it overlaps '
+  'another year, validation_error for two years or more.';
 
 create function api.school_setup_grades(p jsonb) returns json language plpgsql as $$
 declare

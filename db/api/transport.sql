@@ -19,6 +19,7 @@ select core.define_operation('transport_contact_sheet', p_permission => 'transpo
 -- A plan is a fee structure with one component, which holds its name, amount and frequency, so that all fees of a
 -- school are billed and paid in one place.
 select core.define_record('transport_fee_plan', p_table => 'transport_fee_plan', p_key => 'fp.id',
+  p_one_row_per_key => true,
   p_source => $$
     transport_fee_plan fp join fee_component fc on fc.id = fp.fee_component_id
       join fee_structure fs on fs.id = fc.fee_structure_id
@@ -27,9 +28,14 @@ select core.define_record('transport_fee_plan', p_table => 'transport_fee_plan',
   p_columns => $$
     fp.id, fs.name, fs.academic_year_id, y.name as academic_year_name, fp.route_id, r.name as route_name, fp.min_km,
     fp.max_km, fc.amount, fc.frequency,
-    fs.id as fee_structure_id, (select count(*) from transport_enrollment e join route ridden on ridden.id = e.route_id
-      where e.status = 'active' and api.fee_plan_applies(ridden.id, ridden.distance_km, fp.route_id, fp.min_km,
-        fp.max_km)) as student_count,
+    fs.id as fee_structure_id, (
+      -- Grouped, so that the enrollments are counted once for all plans.
+      select coalesce(sum(riders.number), 0)::bigint
+      from (
+        select e.route_id, count(*) as number from transport_enrollment e where e.status = 'active' group by e.route_id
+      ) riders
+      join route ridden on ridden.id = riders.route_id
+      where api.fee_plan_applies(ridden.id, ridden.distance_km, fp.route_id, fp.min_km, fp.max_km)) as student_count,
     fp.created_at, fp.updated_at
   $$,
   p_search => 'platform.search_normal(fs.name)',

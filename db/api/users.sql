@@ -32,6 +32,8 @@ select core.define_sort('user', 'last_name',
   'platform.search_normal(u.last_name)', 'platform.search_normal(u.first_name)');
 select core.define_sort('user', 'first_name', 'platform.search_normal(u.first_name)');
 select core.define_sort('user', 'email', 'u.email');
+-- Not by the signed address, which has no order.
+select core.define_sort('user', 'profile_picture_url', 'u.profile_picture_id nulls last');
 select core.define_sort('user', 'created_at', 'u.created_at');
 select core.define_sort('user', 'last_login_at', 'u.last_login_at nulls last');
 

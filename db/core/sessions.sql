@@ -127,7 +127,11 @@ begin
     -- A concurrent refresh has deleted it, because its predecessor had newer successors.
     perform core.fail('invalid_token', 'This refresh token is not valid.');
   end if;
-  v_is_reuse := v_token.retired_at is not null or v_token.used_at is null and exists (
+  v_is_reuse := v_token.retired_at is not null
+    -- Exchanged by a version that did not store successors, where each token worked only once.
+    or v_token.used_at is not null and not exists (
+      select from platform.refresh_token where predecessor_hash = v_token.hash)
+    or v_token.used_at is null and exists (
     select from platform.refresh_token
     where hash = v_token.predecessor_hash and retired_at < now() - core.refresh_token_grace());
   if v_is_reuse then

@@ -117,7 +117,13 @@ begin
   perform core.require_plan_fits(core.tenant_id(), p_plan_id);
   update platform.tenant set plan_id = p_plan_id where id = core.tenant_id();
   update platform.subscription
-    set plan_id = p_plan_id, started_at = now(), current_period_end = core.subscription_period_end(core.time_zone())
+    set
+      plan_id = p_plan_id,
+      started_at = now(),
+      -- A period that is already paid for longer stays.
+      current_period_end = case when status = 'active'
+        then greatest(current_period_end, core.subscription_period_end(core.time_zone()))
+        else core.subscription_period_end(core.time_zone()) end
     where tenant_id = core.tenant_id();
   update platform.subscription set status = 'active'
     where tenant_id = core.tenant_id() and status <> 'active';
@@ -125,6 +131,7 @@ begin
     core.diff(v_before - 'usage', core.subscription_status()::jsonb - 'usage'));
 end $$;
 comment on function core.subscription_upgrade is
-  'Changes the plan of this school, starts a period of a month and activates the subscription. Raises '
+  'Changes the plan of this school, starts a period of a month unless a longer one is paid, and activates the '
+  'subscription. Raises '
   'invalid_reference for an unknown plan, conflict for the current one of an active subscription and for one whose '
   'limits the school exceeds. Audited.';

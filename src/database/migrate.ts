@@ -239,14 +239,22 @@ async function migrateTenants(options: MigrateOptions, versions: number[], lates
 async function migrateSharedSchemas(client: pg.Client, ownerUrl: string): Promise<void> {
   await client.query((await sqlFile('db/roles.sql')).text);
   await client.query((await sqlFile('db/search.sql')).text);
-  await migrateShared({
-    connectionString: ownerUrl,
-    migrationsFolder,
-    logger: quiet,
-    manageGraphileMigrateSchema: true,
+  // Requests queue behind a migration that waits for a lock, for example of pg_dump. It therefore waits briefly, then
+  // lets them pass and tries again. Each migration is one transaction.
+  const options = `options=${encodeURIComponent('-c lock_timeout=500ms')}`;
+  await retryLockConflicts(async () => {
+    try {
+      await migrateShared({
+        connectionString: `${ownerUrl}${ownerUrl.includes('?') ? '&' : '?'}${options}`,
+        migrationsFolder,
+        logger: quiet,
+        manageGraphileMigrateSchema: true,
+      });
+    } finally {
+      // Otherwise its pool stays idle for 200 ms, and ends this process if the server stops in that time.
+      clearAllPools();
+    }
   });
-  // Otherwise its pool stays idle for 200 ms, and ends this process if the server stops in that time.
-  clearAllPools();
   await withPool(ownerUrl, (pgPool) => migrateQueue({ pgPool, logger: new QueueLogger(() => () => undefined) }));
   await client.query((await sqlFile('db/core/tenant.sql')).text);
 }

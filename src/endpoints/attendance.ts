@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
-import { choice } from '../http/leniency.ts';
+import { choice } from '../http/coercion.ts';
 import { date, dateRange, id, page, pathId, timestamp, uniqueBy } from '../http/schemas.ts';
 import { attendanceRate } from './parts/attendance-rate.ts';
 import { dayHoliday, dayOfWeek } from './parts/school-day.ts';

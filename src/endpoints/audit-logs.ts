@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { type ExportColumn, exporter, exportFormat, exportTypes } from '../http/exports.ts';
 import { resource } from '../http/endpoint.ts';
-import { page } from '../http/schemas.ts';
+import { search } from '../http/schemas.ts';
 import { auditFilters } from './platform.ts';
 
 const column = (header: string, type: ExportColumn['type'] = 'text', width?: number): ExportColumn => ({
@@ -20,7 +20,7 @@ export const auditLogs = resource('/platform/audit-logs', 'Audit log', 'Actions 
     operation: 'platform_audit_logs_export',
     summary: 'Export the audit log',
     description: 'Oldest first, with the filters of the list. The export itself is recorded.',
-    query: z.strictObject({ ...exportFormat, search: page({}, z.object({})).shape.search, ...auditFilters }),
+    query: z.strictObject({ ...exportFormat, search, ...auditFilters }),
     bytes: exportTypes,
     handler: exporter('platform_audit_logs_export_page', {
       name: 'audit-log',

@@ -196,7 +196,7 @@ export const auth = resource('/auth', 'Auth', 'Login, sessions, and your own pro
       'The cookie is accepted only from pages of this origin (otherwise 403). ' +
       'The response has a successor of the refresh token in the same form. A client may keep using its first token, ' +
       'which lasts as long as the session, or switch to the successor each time. The first use of a successor retires ' +
-      'the token before it: using that one again ends the session, because one of the two users may be a thief.',
+      'the token before it: using that one again ends the session, because the token may have been stolen.',
     answer: z.object({ access_token: z.string() }).meta({ id: 'RefreshAnswer' }),
     issuesRefreshToken: true,
     handler: refresh,

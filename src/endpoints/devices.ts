@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { isAllowedEndpoint, isFirebaseToken, readSubscription, subscriptionToken } from '../domain/push.ts';
 import { type Exchange, resource } from '../http/endpoint.ts';
-import { choice } from '../http/leniency.ts';
+import { choice } from '../http/coercion.ts';
 import { ApiError } from '../domain/errors.ts';
 import { Deleted, id, text, timestamps } from '../http/schemas.ts';
 

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
-import { choice } from '../http/leniency.ts';
+import { choice } from '../http/coercion.ts';
 import { amount, date, Deleted, id, money, optionalText, page, pathId, text, timestamps } from '../http/schemas.ts';
 
 /** How often a fee component is billed. */

@@ -1,7 +1,8 @@
 import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
 import { z } from 'zod';
 import { type Handler, resource } from '../http/endpoint.ts';
-import { readLeniently } from '../http/leniency.ts';
+import { coerce } from '../http/coercion.ts';
+import { fileFormat } from '../http/exports.ts';
 import { flag, id, optionalText } from '../http/schemas.ts';
 import { csvType, readSheet, sheetFile, type SheetRow, xlsxType } from '../documents/spreadsheets.ts';
 import { details } from '../http/validate.ts';
@@ -125,7 +126,7 @@ function readRow(people: People, { line, cells }: SheetRow, columnAt: (string | 
     if ('message' in read) errors.push({ row: line, column, message: read.message });
     else given[column] = read.value;
   }
-  const values = readLeniently(rows[people], given) as Record<string, unknown>;
+  const values = coerce(rows[people], given) as Record<string, unknown>;
   const parsed = rows[people].safeParse(values);
   if (parsed.success) return { row: { row: line, ...parsed.data }, errors };
   errors.push(...details(parsed.error).map(({ path, message }) => ({ row: line, column: path, message })));
@@ -214,7 +215,7 @@ const fileDescription = [
 
 const upload = { fields: ['file'], maxBytes, types: [csvType, xlsxType] };
 const form = z.strictObject({ dry_run: dryRun });
-const format = z.strictObject({ format: z.enum(['csv', 'xlsx']).default('csv') });
+const format = z.strictObject({ format: fileFormat().default('csv') });
 
 export const imports = resource('', 'Imports', 'Imports of students or teachers from a file.', {
   'POST /students/import': {

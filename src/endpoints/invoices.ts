@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
-import { choice } from '../http/leniency.ts';
+import { choice } from '../http/coercion.ts';
 import { invoiceFileName } from '../documents/invoice.ts';
 import { paymentMethod } from './payments.ts';
 import { pdfDownload } from './parts/pdf-download.ts';

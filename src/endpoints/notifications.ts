@@ -1,8 +1,9 @@
 import { z } from 'zod';
 import { type Handler, resource } from '../http/endpoint.ts';
-import { choice } from '../http/leniency.ts';
+import { choice } from '../http/coercion.ts';
 import { ApiError } from '../domain/errors.ts';
 import { streamHeaders } from '../http/streams.ts';
+import { accessTokenSeconds } from '../http/tokens.ts';
 import { Deleted, flag, id, page, text, timestamp, timestamps, uniqueBy } from '../http/schemas.ts';
 
 export const channel = choice(['in_app', 'push', 'email'], {
@@ -191,8 +192,9 @@ export const notifications = resource(
       description:
         'For the `EventSource` of a browser, which cannot send the header Authorization: ' +
         '`new EventSource("/api/notifications/stream?token=…")`. The token only opens the stream of this session, ' +
-        'within 15 minutes. The stream stays open after that. An `EventSource` that reconnects later gets a 401 and ' +
-        'closes: get another token, and open the next one with `last_event_id`.',
+        `within ${String(accessTokenSeconds / 60)} minutes. The stream stays open after that. ` +
+        'An `EventSource` that reconnects later gets a 401 and closes: get another token, and open the next one ' +
+        'with `last_event_id`.',
       answer: z
         .object({
           token: z.string(),

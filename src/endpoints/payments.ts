@@ -1,10 +1,22 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
-import { choice, withAlias } from '../http/leniency.ts';
+import { choice, withAlias } from '../http/coercion.ts';
 import { exporter, exportFormat, exportTypes } from '../http/exports.ts';
 import { receiptFileName } from '../documents/invoice.ts';
 import { pdfDownload } from './parts/pdf-download.ts';
-import { amount, date, dateRange, id, money, optionalText, page, pathId, text, timestamps } from '../http/schemas.ts';
+import {
+  amount,
+  date,
+  dateRange,
+  id,
+  money,
+  optionalText,
+  page,
+  pathId,
+  search,
+  text,
+  timestamps,
+} from '../http/schemas.ts';
 import { studentColumns } from './parts/student-columns.ts';
 
 export const paymentMethod = choice(['cash', 'check', 'card', 'bank_transfer', 'mobile_money', 'online', 'other'], {
@@ -155,7 +167,7 @@ export const feePayments = resource('/fees/payments', 'Fee payments', 'Payments 
     summary: 'Export payments',
     description:
       'A .csv or .xlsx file with all payments that match the filters, including reversals, oldest first. 403 `forbidden` for users who may not see the whole school.',
-    query: dateRange(z.strictObject({ ...exportFormat, search: listQuery.shape.search, ...filters })),
+    query: dateRange(z.strictObject({ ...exportFormat, search, ...filters })),
     bytes: exportTypes,
     handler: exporter('payments_export', {
       name: 'payments',

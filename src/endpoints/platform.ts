@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
 import { subscriptionStatus } from './subscription.ts';
-import { choice } from '../http/leniency.ts';
+import { choice } from '../http/coercion.ts';
 import {
   date,
   Deleted,
@@ -287,7 +287,7 @@ export const platform = resource('/platform', 'Platform', 'For operators: school
       'now. `trialing` needs an end; 409 invalid_state for an active subscription.',
     body: z
       .strictObject({
-        status: z.enum(['trialing', 'active', 'cancelled']),
+        status: choice(['trialing', 'active', 'cancelled'], { synonyms: { cancelled: ['canceled'] } }),
         current_period_end: moment.meta({ description: 'In the future.' }),
         grace_days: z
           .int()

@@ -2,7 +2,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { z } from 'zod';
 import { calendarText } from '../documents/calendar.ts';
 import { type Endpoint, type Handler, resource } from '../http/endpoint.ts';
-import { choice } from '../http/leniency.ts';
+import { choice } from '../http/coercion.ts';
 import { ApiError } from '../domain/errors.ts';
 import { toApiError } from '../http/errors.ts';
 import { pdfDownload } from './parts/pdf-download.ts';

@@ -182,7 +182,8 @@ export const schoolSetup = resource(
     'POST /academic-year': {
       operation: 'school_setup_academic_year',
       summary: 'Set the current academic year',
-      description: 'Creates the year. If a year with this name exists, updates it and makes it the current one.',
+      description:
+        'Creates the year, or updates the year with this name, and makes it the current one. A school that has completed its setup stays in its current year, unless the new one includes today.',
       body: YearInput,
       answer: AcademicYear,
     },

@@ -2,13 +2,12 @@ import { z } from 'zod';
 import { GeneratorLimitError, generateInThread } from '../timetable/generate-in-thread.ts';
 import { type GenerationRun, overCapacityOf, slotsOf, unplacedOf } from '../timetable/school.ts';
 import { disconnectSignal, type Handler, resource } from '../http/endpoint.ts';
-import { alsoMatches } from '../http/leniency.ts';
 import { ApiError } from '../domain/errors.ts';
 import { clock, Deleted, id, optionalText, page, pathId, timestamps, uniqueBy } from '../http/schemas.ts';
 import { type Lease, withLease } from '../concurrency/lease.ts';
 import { queuePerSchool } from '../concurrency/queue-per-school.ts';
 import { timetablePrint } from './schedule.ts';
-import { dayOfWeek, maxPeriods, period } from './parts/school-day.ts';
+import { dayOfWeek, dayOfWeekParameter, maxPeriods, period } from './parts/school-day.ts';
 
 /** A list of distinct numbers, sorted. */
 const distinctNumbers = (number: z.ZodInt, maxLength: number) =>
@@ -411,8 +410,8 @@ export const timetable = resource(
           'gives the reasons. Without a body it generates the timetable of all classes of the current year.',
         'The timetable respects the configuration, the availability and workload rules of teachers, and their ' +
           'lessons in other classes. A school generates one timetable at a time, and two more requests can wait, ' +
-          'each for its own time limit plus 5 seconds (the default of TIMETABLE_QUEUE_WAIT_MS); then it gets a 409 `conflict`. A response can therefore take ' +
-          'twice the time limit.',
+          'each for its own time limit plus a few seconds; then it gets a 409 `conflict`. A response can therefore ' +
+          'take twice the time limit.',
         '409 `schedule_conflict` if no timetable has room for all lessons. The details list what is over capacity: ' +
           'the path is `class.26`, `teacher.1`, `day.2` (Tuesday), `period.2.5` or `week`. 409 `conflict` if there ' +
           'is nothing to place, or if the school was changed in the meantime. After an error the timetable is ' +
@@ -434,19 +433,7 @@ export const timetable = resource(
           class_id: pathId.optional(),
           teacher_id: pathId.optional(),
           academic_year_id: pathId.optional(),
-          day_of_week: alsoMatches(
-            z
-              .string()
-              .regex(/^[1-7]$/, 'must be a day of the week, 1 to 7')
-              .transform(Number)
-              .meta({
-                description: '1 for Monday to 7 for Sunday; 0 is Sunday too.',
-                examples: [1],
-                override: { type: 'integer', minimum: 1, maximum: 7 },
-              }),
-            /^0$/,
-            '7',
-          ).optional(),
+          day_of_week: dayOfWeekParameter.optional(),
         },
         Slot,
       ),

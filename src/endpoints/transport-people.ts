@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
-import { choice } from '../http/leniency.ts';
+import { choice } from '../http/coercion.ts';
 import { date, Deleted, flag, id, optionalText, page, text, timestamps } from '../http/schemas.ts';
 
 const name = text(100).meta({ examples: ['Kofi Mensah'] });

@@ -54,7 +54,7 @@ export interface Endpoint {
   extraFields?: Record<string, z.ZodType>;
   /** Answers 201 with a Location. A dry run (`dry_run`) creates nothing and answers 200. */
   isCreate?: boolean;
-  /** The body takes any subset of the fields of an existing record, as that of every PUT does. */
+  /** Validate the body as a partial update, as for PUT. */
   isUpdate?: boolean;
   /** The path of the created records, for the Location, if it is not the path of the endpoint. */
   locationBase?: string;
@@ -73,7 +73,7 @@ export interface Endpoint {
     dataUrl?: { field: string; maxBytes: number; types: string[] };
     /** What messages call the file; `file` by default. */
     label?: string;
-    /** What is wrong with a file, as the rest of a sentence that starts with its label; undefined if it is valid. */
+    /** The error message without its subject, for example `is damaged`; undefined if the file is valid. */
     fault?: (content: Buffer, contentType: string) => Promise<string | undefined>;
   };
   /** The content types of the response, if it is a file. */

@@ -1,6 +1,6 @@
-import { z } from 'zod';
 import { concurrencyLimit, requestOwner } from '../concurrency/concurrency-limit.ts';
 import { type Cell, csvType, sheetFile, xlsxType } from '../documents/spreadsheets.ts';
+import { choice } from './coercion.ts';
 import type { Handler } from './endpoint.ts';
 
 /** A column of an export. */
@@ -27,14 +27,16 @@ interface ExportPage {
 /** The limit of the format, below the header. */
 const maxRowsOfXlsx = 1_048_575;
 
+/** The format of a file in a request. */
+export const fileFormat = (description?: string) =>
+  choice(['csv', 'xlsx'], { synonyms: { xlsx: ['excel'] }, ...(description ? { description } : {}) });
+
 /** The parameters of an export besides its filters. */
 export const exportFormat = {
-  format: z
-    .enum(['csv', 'xlsx', 'excel'])
-    .optional()
-    .meta({
-      description: `\`excel\` means xlsx. Default: the first of csv and xlsx that the Accept header prefers. An .xlsx has at most ${String(maxRowsOfXlsx)} rows. Use csv for more.`,
-    }),
+  format: fileFormat(
+    'Default: the type that `Accept` prefers, else csv. ' +
+      `An .xlsx has at most ${String(maxRowsOfXlsx)} rows. Use csv for more.`,
+  ).optional(),
 };
 export const exportTypes = [csvType, xlsxType];
 
@@ -95,7 +97,7 @@ export function exporter(
     isMoney: type === 'money',
   }));
   return async ({ req, res, params: { format, ...filters }, call }) => {
-    const isXlsx = format === undefined ? req.accepts(exportTypes) === xlsxType : format !== 'csv';
+    const isXlsx = format === undefined ? req.accepts(exportTypes) === xlsxType : format === 'xlsx';
     if (format === undefined) res.vary('Accept');
     const readPage = async (after?: unknown) => {
       const page = { ...filters, limit: pageRows, ...(after === undefined ? {} : { after }) };

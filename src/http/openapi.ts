@@ -183,11 +183,11 @@ export function openapiDocument(
         'Every answer is `{success: true, data}` or `{success: false, error, message, details?, request_id}`; ' +
         'lists add `pagination`. Log in at `POST /api/auth/login`, send `Authorization: Bearer <access_token>`, ' +
         `and refresh the token within ${String(accessTokenSeconds / 60)} minutes.\n\n` +
-        'Requests may be less strict than the schemas. Empty text is the same as null for an optional field, or the ' +
-        'same as leaving it out if the field cannot be null; so is null for an optional field of one value. The values of a ' +
-        'list of words (`enum`) are recognized regardless of case, spaces, `-` and `_`. A timestamp is accepted as a ' +
-        'date: its date as written counts, without converting the time zone. A time of day may have seconds, which ' +
-        'are dropped. A `day_of_week` of 0 is Sunday, like 7. Responses always follow the schemas.',
+        'Requests may be less strict than the schemas. In an optional field, an empty string means null. If the ' +
+        'field cannot be null, an empty string or null means that the field is absent; in updates that is a 400. ' +
+        'The values of a list of words (`enum`) are recognized regardless of case, spaces, `-` and `_`. A timestamp ' +
+        'is accepted as a date. The date part is used. The time zone is ignored. A time of day may have seconds, ' +
+        'which are dropped. A `day_of_week` of 0 is Sunday, like 7. Responses always follow the schemas.',
       license: { name: 'MIT', url: 'https://opensource.org/license/mit' },
     },
     servers: [{ url: publicUrl }],

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { ZodRawShape } from 'zod';
-import { alsoMatches, alsoReads } from './leniency.ts';
-import { suggestion } from './nearest.ts';
+import { isScalar, withCoercion, withRewrite } from './coercion.ts';
+import { didYouMean } from './did-you-mean.ts';
 
 /** Whether a text has no control characters except tab and line feed. Postgres cannot store NUL. */
 const isStorable = (text: string) => text.isWellFormed() && !/[\0-\x08\x0b-\x1f\x7f]/.test(text);
@@ -57,8 +57,8 @@ export const email = z
 
 const timestampFormat = z.iso.datetime({ offset: true, local: true });
 
-/** A date, `YYYY-MM-DD`, in the years 1000 to 9999. Of a timestamp, requests take the day as it is written. */
-export const date = alsoReads(
+/** A date, `YYYY-MM-DD`, in the years 1000 to 9999. Of a timestamp in a request, the date part is used. */
+export const date = withCoercion(
   z.iso
     .date()
     .refine((day) => !/^\d{4}-\d\d-\d\d$/.test(day) || day >= '1000', 'must be between 1000-01-01 and 9999-12-31')
@@ -77,7 +77,7 @@ export const pictureUrl = z
   });
 
 /** A time of day with minutes. */
-export const clock = alsoMatches(
+export const clock = withRewrite(
   z
     .string()
     .regex(/^([01]\d|2[0-3]):[0-5]\d$/, 'must be a time, HH:MM')
@@ -181,19 +181,27 @@ export const timestamps = { created_at: timestamp, updated_at: timestamp };
 /** The response to a delete. */
 export const Deleted = z.object({ id }).meta({ id: 'Deleted', description: 'The deleted record.' });
 
+/** The search of a list. */
+export const search = text(200, 0)
+  .optional()
+  .meta({ description: 'Words that must all occur. Case and accents are ignored.' });
+
 /** Whether a list without the filter `status` includes records that have ended. */
 export const includeEnded = flag
   .optional()
-  .meta({ description: '`true`: also records that the list leaves out unless `status` asks for them.' });
+  .meta({ description: '`true` includes records that are hidden by default.' });
 
 /** The fields of a record whose values can be sorted: not lists and objects. */
-function scalarFields(record: z.ZodObject): string[] {
-  const isScalar = (schema: z.core.$ZodType): boolean => {
-    if (schema instanceof z.ZodNullable || schema instanceof z.ZodOptional) return isScalar(schema.unwrap());
-    return !(schema instanceof z.ZodArray || schema instanceof z.ZodObject || schema instanceof z.ZodRecord);
-  };
-  return Object.keys(record.shape).filter((name) => isScalar(record.shape[name] as z.core.$ZodType));
-}
+const scalarFields = (record: z.ZodObject): string[] =>
+  Object.keys(record.shape).filter((name) => isScalar(record.shape[name] as z.ZodType));
+
+/** Messages name only this many fields, because some lists have dozens. */
+const maxSortsInMessage = 15;
+
+const listSorts = (names: string[]) =>
+  names.length > maxSortsInMessage
+    ? `Some of the fields are ${names.slice(0, maxSortsInMessage).join(', ')}.`
+    : `The fields are ${names.join(', ')}.`;
 
 /** How a list differs from others. */
 interface ListOptions {
@@ -231,13 +239,13 @@ export function page<F extends ZodRawShape>(
         examples: [20],
         override: { type: 'integer', minimum: 1, default: defaultSize },
       }),
-    search: text(200, 0).optional().meta({ description: 'Words that must all occur. Case and accents are ignored.' }),
+    search,
     sort: z
       .enum(
         names.flatMap((name) => [name, `-${name}`]),
         {
           error: ({ input }) =>
-            `is not a field to sort by${suggestion(String(input), names)} The fields are ${names.join(', ')}.`,
+            `is not a field to sort by${didYouMean(String(input), names) || '.'} ${listSorts(names)}`,
         },
       )
       .optional()

@@ -12,7 +12,7 @@ import type { Endpoint } from './endpoint.ts';
  * @param readBody  reads other bodies, for endpoints that also accept JSON
  */
 export function receiveUpload(upload: NonNullable<Endpoint['upload']>, readBody: RequestHandler): RequestHandler {
-  const { fields, maxBytes, isOptional = false, dataUrl } = upload;
+  const { fields, maxBytes, isOptional = false, dataUrl, label } = upload;
   // Base64 has four characters for three bytes. The other fields get the usual limit.
   const readLargeBody = bodyReader((dataUrl?.maxBytes ?? 0) * (4 / 3) + 1024 * 1024);
   const receive = multer({
@@ -38,7 +38,7 @@ export function receiveUpload(upload: NonNullable<Endpoint['upload']>, readBody:
     }
     receive(req, res, (error: unknown) => {
       if (error instanceof MulterError && error.code === 'LIMIT_FILE_SIZE') {
-        next(new ApiError('payload_too_large', `The file must not be larger than ${megabytes(maxBytes)} MB.`));
+        next(tooLarge(maxBytes, label));
       } else if (error) {
         next(new ApiError('validation_error', 'The multipart body is malformed.', { cause: error }));
       } else {
@@ -77,43 +77,41 @@ const extensions: Record<string, string[]> = {
 const withExtension = (name: string, allowed: string[]) =>
   allowed.includes(extensionOf(name)) ? name : `${name}.${allowed[0] ?? ''}`;
 
-const megabytes = (bytes: number) => String(bytes / 1024 / 1024);
+const tooLarge = (maxBytes: number, label = 'file') =>
+  new ApiError('payload_too_large', `The ${label} must not be larger than ${String(maxBytes / 1024 / 1024)} MB.`);
+
+/** @param fault  the error message without its subject, for example `is damaged.` */
+const invalidFile = (path: string, fault: string, label = 'file') =>
+  new ApiError('validation_error', `The ${label} ${fault}`, { details: [{ path, message: fault }] });
 
 /** Takes the file out of a JSON body. */
 async function takeDataUrl(
   req: Request,
   { field, maxBytes, types }: NonNullable<NonNullable<Endpoint['upload']>['dataUrl']>,
-  { label = 'file', fault }: NonNullable<Endpoint['upload']>,
+  { label, fault }: NonNullable<Endpoint['upload']>,
 ): Promise<void> {
   const body = req.body as Record<string, unknown> | undefined;
   const value = body && Object.hasOwn(body, field) ? body[field] : undefined;
   if (typeof value !== 'string' || !/^data:/i.test(value)) return;
-  const refuse = (message: string) => {
-    throw new ApiError('validation_error', `${field}: ${message}`, { details: [{ path: field, message }] });
-  };
   const [, base64 = ''] = /^data:[^,]{0,200};base64,([a-z0-9+/]+={0,2})$/i.exec(value) ?? [];
   const content = Buffer.from(base64, 'base64');
-  if (content.length > maxBytes)
-    throw new ApiError('payload_too_large', `The ${label} must not be larger than ${megabytes(maxBytes)} MB.`);
+  if (content.length > maxBytes) throw tooLarge(maxBytes, label);
   const detected = await fileTypeFromBuffer(content);
   if (!detected || !types.includes(detected.mime))
-    return refuse(`must be a data URL of ${types.join(' or ')}, in base64`);
+    throw invalidFile(field, `must be a data URL of ${types.join(' or ')}, in base64.`, label);
   const wrong = await fault?.(content, detected.mime);
-  if (wrong !== undefined) refuse(`The ${label} ${wrong}`);
+  if (wrong !== undefined) throw invalidFile(field, wrong, label);
   req.body = Object.fromEntries(Object.entries(body ?? {}).filter(([name]) => name !== field));
   req.upload = { content, contentType: detected.mime, name: `${field}.${detected.ext}` };
 }
 
 async function checkFile(
   req: Request,
-  { fields, types, isOptional = false, label = 'file', fault }: NonNullable<Endpoint['upload']>,
+  { fields, types, isOptional = false, label, fault }: NonNullable<Endpoint['upload']>,
 ): Promise<void> {
   const file = (req.files as Express.Multer.File[] | undefined)?.find(({ fieldname }) => fields.includes(fieldname));
   if (!file && isOptional) return;
-  if (!file) {
-    const message = `Send a file in the field ${fields.join(' or ')}.`;
-    throw new ApiError('validation_error', message, { details: [{ path: fields[0] ?? 'file', message }] });
-  }
+  if (!file) throw invalidFile(fields[0] ?? 'file', `must be sent in the field ${fields.join(' or ')}.`, label);
   const detected = await fileTypeFromBuffer(file.buffer);
   const contentType = detected?.mime ?? textType(file.originalname);
   if (!detected && contentType && types.includes(contentType) && (!isUtf8(file.buffer) || file.buffer.includes(0))) {
@@ -126,11 +124,7 @@ async function checkFile(
     );
   }
   const wrong = await fault?.(file.buffer, contentType);
-  if (wrong !== undefined) {
-    throw new ApiError('validation_error', `The ${label} ${wrong}`, {
-      details: [{ path: file.fieldname, message: wrong }],
-    });
-  }
+  if (wrong !== undefined) throw invalidFile(file.fieldname, wrong, label);
   const name = storableName(file.originalname);
   const upload: Upload = {
     content: file.buffer,

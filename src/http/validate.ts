@@ -1,11 +1,17 @@
 import { z } from 'zod';
 import { pathParameters, type Endpoint } from './endpoint.ts';
 import { ApiError, type ErrorDetail } from '../domain/errors.ts';
-import { readLeniently } from './leniency.ts';
-import { suggestion } from './nearest.ts';
+import { coerce } from './coercion.ts';
+import { didYouMean } from './did-you-mean.ts';
 
 /** Maximum number of errors per response, so that a small request cannot produce a large response. */
 const maxDetails = 20;
+
+const maxMessageLength = 300;
+
+/** Shortens a long message at the end of a word. */
+const shorten = (message: string) =>
+  message.length <= maxMessageLength ? message : `${message.slice(0, maxMessageLength - 1).replace(/\W+\w*$/, '')}…`;
 
 const types: Record<string, string> = {
   int: 'a whole number',
@@ -84,7 +90,7 @@ export function details(
     }
     if (first.size >= maxCount) break;
   }
-  return [...first].map(([path, message]) => ({ path: path.slice(0, 100), message: message.slice(0, 300) }));
+  return [...first].map(([path, message]) => ({ path: path.slice(0, 100), message: shorten(message) }));
 }
 
 /**
@@ -98,7 +104,7 @@ function parse<T>(
   value: unknown,
   { isUpdate = false, unknownMessage }: { isUpdate?: boolean; unknownMessage?: (key: string) => string } = {},
 ): T {
-  const parsed = schema.safeParse(readLeniently(schema, value, isUpdate));
+  const parsed = schema.safeParse(coerce(schema, value, isUpdate));
   if (parsed.success) return parsed.data;
   const faults = details(parsed.error, maxDetails, unknownMessage);
   const first = faults[0];
@@ -119,7 +125,7 @@ function parse<T>(
 function parseQuery(schema: z.ZodObject, value: unknown): Record<string, unknown> {
   const given = Object.entries(value as object).filter(([name, text]) => name !== '_' && text !== '');
   return parse(schema, Object.fromEntries(given), {
-    unknownMessage: (name) => `is not a known parameter${suggestion(name, Object.keys(schema.shape))}`,
+    unknownMessage: (name) => `is not a known parameter${didYouMean(name, Object.keys(schema.shape))}`,
   });
 }
 

@@ -247,7 +247,7 @@ describe('a file of students', () => {
     expect(await read(ids[1])).toMatchObject({ first_name: '=x', last_name: '=y', address: "''", phone: "'" });
     const other = await service.school();
     await other.classroom('=1+1');
-    const { data } = await other.admin.get<Buffer>('/api/students/import/template?format=xlsx');
+    const { data } = await other.admin.get<Buffer>('/api/students/import/template?format=excel');
     const parts = unzipSync(data);
     const [columns = '', names = ''] = ['2', '3'].map((n) =>
       strFromU8(parts[`xl/worksheets/sheet${n}.xml`] ?? new Uint8Array()),

@@ -333,7 +333,7 @@ describe('the status of an invoice', () => {
         expect(answer.error).toBe(method === 'DELETE' && state === 'void' ? 'not_found' : 'invalid_state');
         expect({ ...(await getInvoice(before.id)), updated_at: '' }).toEqual({ ...before, updated_at: '' });
       }
-      return answer.status === 200 ? 'yes' : answer.message?.replace(` ${before.id}`, '');
+      return answer.status === 200 ? 'yes' : answer.message.replace(` ${before.id}`, '');
     };
     const change = isPaid
       ? `This invoice has payments of ${one.paid_amount}.00. Reverse them first.`

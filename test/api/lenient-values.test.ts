@@ -84,7 +84,7 @@ describe('a word from a list', () => {
     });
   });
 
-  test('as an enrollment type may be a synonym, and one that could mean two trips asks to choose', async () => {
+  test('as an enrollment type may be a synonym, and an ambiguous type is a 400 that asks to choose a trip', async () => {
     const fleet = await transportSchool(service);
     const { routeId } = await fleet.ridden(0);
     const stop_id = await fleet.addStop(routeId, {});

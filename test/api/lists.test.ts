@@ -77,6 +77,27 @@ describe('every list', () => {
     });
     expect(lines).toEqual([]);
   });
+
+  test('suggests no name if none is similar', async () => {
+    const lines = await findErrors(lists, async (list) => {
+      const { details } = await ask(list, 'zzzzzzzz=1').then(({ json }) => json ?? {});
+      return details?.[0]?.message === 'is not a known parameter' ? undefined : JSON.stringify(details);
+    });
+    expect(lines).toEqual([]);
+  });
+
+  test('names whole fields to sort by in the 400 for an unknown sort', async () => {
+    const sorted = lists.filter(({ query }) => query.some(({ name }) => name === 'sort'));
+    const lines = await findErrors(sorted, async (list) => {
+      const { details } = await ask(list, 'sort=zzzzzzzz').then(({ json }) => json ?? {});
+      const message = details?.[0]?.message ?? '';
+      return /^is not a field to sort by\. (The|Some of the) fields are (\w+, ){0,14}\w+\.$/.test(message)
+        ? undefined
+        : JSON.stringify(details);
+    });
+    expect(sorted.length).toBeGreaterThan(30);
+    expect(lines).toEqual([]);
+  });
 });
 
 test('a new school without an academic year answers every page with 200', async () => {
@@ -148,7 +169,7 @@ describe('the order of a list', () => {
       {
         path: 'sort',
         message: expect.stringMatching(
-          /^is not a field to sort by. Did you mean last_name\? The fields are id, first_name, /,
+          /^is not a field to sort by. Did you mean last_name\? Some of the fields are id, (\w+, ){13}\w+\.$/,
         ),
       },
     ]);

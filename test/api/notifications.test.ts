@@ -190,7 +190,7 @@ describe('sending a notification', () => {
     expect((await list(user)).data).toEqual([]);
   });
 
-  test('takes all: false beside ids, and sends what is no placeholder as it is written', async () => {
+  test('takes all: false beside ids, and leaves unknown placeholders unchanged', async () => {
     const user = await newUser([], { first_name: 'Ada' });
     await send({
       user_ids: [user.id],

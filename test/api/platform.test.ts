@@ -140,6 +140,7 @@ describe('creating a school', () => {
     ['a reserved subdomain', { subdomain: 'api' }, 'subdomain'],
     ['a reserved subdomain in capitals', { subdomain: 'WWW' }, 'subdomain'],
     ['a time zone that does not exist', { time_zone: 'Mars/Olympus' }, 'time_zone'],
+    ['an offset instead of a time zone', { time_zone: '+05:00' }, 'time_zone'],
     ['a feature whose name is not a lower case word', { feature_flags: { 'Tele port': true } }, 'feature_flags'],
     [
       '51 features',

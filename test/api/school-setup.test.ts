@@ -207,6 +207,21 @@ describe('the school information', () => {
     expect((await status(fresh)).steps_completed).toEqual([]);
   });
 
+  test('reports a wrong logo in the same form for a data URL and for a file', async () => {
+    const broken = malformedPictures['a picture of 2 GB'] ?? png;
+    const file = fileForm(broken, 'logo.png', 'image/png', 'logo');
+    const [asText, asFile] = [
+      await fresh.admin.post(`${base}/school-info`, { logo: dataUrl(broken) }, 400),
+      await fresh.admin.post(`${base}/school-info`, file, 400),
+    ];
+    expect(asText.message).toMatch(/^The picture is damaged/);
+    expect(asText.details).toEqual([{ path: 'logo', message: expect.stringMatching(/^is damaged/) }]);
+    expect([asFile.message, asFile.details]).toEqual([asText.message, asText.details]);
+    expect((await fresh.admin.post(`${base}/school-info`, { logo: 'data:image/png,%89PNG' }, 400)).message).toBe(
+      'The picture must be a data URL of image/jpeg or image/png, in base64.',
+    );
+  });
+
   test('is one record after two concurrent first requests', async () => {
     const school = await service.school();
     const answers = await race(service.database, `lock table ${school.schema}.school in share mode`, 2, () =>
@@ -355,6 +370,19 @@ describe('the academic year', () => {
       { id: jubilee.id, is_current: false },
       { id: made.id, is_current: true },
     ]);
+  });
+
+  test('stays the current one when a school that has completed its setup adds a year that has not begun', async () => {
+    const school = await service.school();
+    const [{ today } = { today: '' }] = await service.database.query<{ today: string }>(
+      'select current_date::text as today',
+    );
+    const from = (offset: number) => new Date(Date.parse(today) + offset * 86_400_000).toISOString().slice(0, 10);
+    const current = await setYear(school, { name: 'Current', start_date: from(-100), end_date: from(200) });
+    await service.database.query('update platform.tenant set is_setup_complete = true where id = $1', [school.id]);
+    const next = await setYear(school, { name: 'Next', start_date: from(201), end_date: from(500) });
+    expect(next.is_current).toBe(false);
+    expect((await years(school)).find(({ is_current }) => is_current)?.id).toBe(current.id);
   });
 
   test('cannot overlap another one: a 409, and the current year does not change', async () => {

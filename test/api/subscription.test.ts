@@ -198,7 +198,8 @@ describe('an operator', () => {
 
   test('cancels a subscription now and reactivates it for a month', async () => {
     const school = await service.school();
-    const { data: cancelled } = await change(school, { status: 'cancelled' });
+    // The spelling of American clients.
+    const { data: cancelled } = await change(school, { status: 'Canceled' });
     expect(cancelled.subscription.status).toBe('cancelled');
     expect(Date.parse(cancelled.subscription.current_period_end ?? '')).toBeLessThanOrEqual(Date.now() + 60_000);
     expect((await addStudent(school)).status).toBe(402);
@@ -239,7 +240,7 @@ describe('an operator', () => {
     expect((await status(trial)).status).toBe('past_due');
   });
 
-  test('gives a school more days of grace', async () => {
+  test('extends the grace period of a school', async () => {
     const school = await service.school();
     await endPeriod(school, "now() - interval '10 days'");
     expect((await change(school, { grace_days: 60 })).data.subscription).toMatchObject({
@@ -256,6 +257,8 @@ describe('an operator', () => {
       [{ status: 'cancelled', current_period_end: inDays(1) }, 'current_period_end'],
       [{ status: 'past_due' }, 'status'],
       [{ grace_days: 366 }, 'grace_days'],
+      [{ subscription: { status: 'cancelled' } }, 'subscription'],
+      [{ name: 'Another name' }, 'name'],
     ] as const)
       expect((await change(school, body, 400)).details).toMatchObject([{ path: field }]);
     const trial = { status: 'trialing', current_period_end: inDays(1) };
@@ -296,6 +299,15 @@ describe('the plans', () => {
 });
 
 describe('an upgrade', () => {
+  test('keeps the end of a period that is paid for longer than a month', async () => {
+    const school = await service.school({ plan_id: 1 });
+    const end = inDays(400);
+    await change(school, { status: 'active', current_period_end: end });
+    const { data } = await upgrade(school, 2);
+    expect(data.plan.id).toBe(2);
+    expect(Date.parse(data.current_period_end ?? '')).toBe(Date.parse(end));
+  });
+
   test('changes the plan, starts a period of a month, and is in the audit log with the email of the user', async () => {
     const school = await service.school({ plan_id: 1 });
     await service.database.query(

@@ -417,7 +417,7 @@ describe('the state of a school', () => {
     });
   });
 
-  test('a school whose subscription is cancelled can read everything, but only writes that say so work', async () => {
+  test('a school whose subscription is cancelled can read everything, but only operations with works_when_cancelled can write', async () => {
     const school = await service.school();
     const before = await checksums(service.database, school.schema);
     await service.operator.put(`/api/platform/tenants/${school.id}/subscription`, { status: 'cancelled' });

@@ -124,7 +124,7 @@ describe('the address of a picture', () => {
     await get(pictureAddresses([secret]).address(999_999, 1), 404);
   });
 
-  test('of an operator is none of a school', async () => {
+  test("the URL of an operator's picture does not open pictures of a school", async () => {
     const shown = await setPicture(service.operator, jpeg);
     expect(partsOf(shown)[0]).toBe('0');
     expect((await get(shown, 200)).data.equals(jpeg)).toBe(true);

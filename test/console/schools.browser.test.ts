@@ -190,7 +190,7 @@ test('the subscription of a school is renewed, cancelled and reactivated', async
   const page = await openTab(`/schools/${id}`);
   const summary = page.locator('.facts');
   await summary.getByText('past due', { exact: true }).waitFor();
-  await summary.getByText('Cancelled on').waitFor();
+  await summary.getByText('Will be cancelled').waitFor();
   await button(page, 'Change subscription').click();
   const dialog = page.getByRole('dialog');
   await dialog.getByText('A period end in the future activates the subscription again.').waitFor();
@@ -200,7 +200,7 @@ test('the subscription of a school is renewed, cancelled and reactivated', async
   await dialog.getByText('Period end must be in the future').waitFor();
   expect(await end.getAttribute('aria-invalid')).toBe('true');
   await end.fill('2040-07-01T10:00');
-  await dialog.getByLabel('Days of grace').fill('30');
+  await dialog.getByLabel('Grace period (days)').fill('30');
   const sent = page.waitForRequest((request) => request.method() === 'PUT');
   await button(page, 'Save').click();
   // 10:00 in Berlin, in summer.

@@ -21,7 +21,7 @@ test('with check_only, core.call runs neither a read nor a write', async () => {
   expect(JSON.parse(answer ?? '')).toMatchObject({ data: [] });
 });
 
-test('with check_only, core.call refuses what it would refuse without', async () => {
+test('with check_only, core.call refuses the same requests', async () => {
   await expect(call('platform_tenants_list', {}, { check_only: true })).rejects.toThrow(
     'This needs a platform operator',
   );

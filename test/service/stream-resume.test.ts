@@ -201,7 +201,7 @@ test('without a listening connection, each heartbeat reads notifications and end
   }
 });
 
-describe('with a heartbeat that is too rare to help', () => {
+describe('with a heartbeat of a minute', () => {
   let slow: TestService;
   beforeAll(async () => {
     slow = await testService({ STREAM_HEARTBEAT_MS: '60000' });

@@ -20,7 +20,7 @@ export interface Schema {
   required?: string[];
 }
 
-/** The specification does not show some bodies. The walk then chooses the fields. */
+/** The specification does not show some bodies. The scenario then chooses the fields. */
 type Shown = Schema | 'not shown';
 
 /** An endpoint of the specification. */
@@ -150,7 +150,7 @@ export interface Login {
   enabledFeatures: string[];
 }
 
-/** The answer to a request. Fields that it does not have read as empty, so that a walk can go on. */
+/** The answer to a request. Fields that it does not have read as empty, so that the scenario can go on. */
 export class Answer {
   readonly status: number;
   readonly headers: Headers;
@@ -184,7 +184,7 @@ export class Answer {
   }
 }
 
-/** What a call sends, besides what the endpoint itself determines. */
+/** The parts of a request that the endpoint does not determine. */
 export interface Call {
   /** Whose token is sent. */
   as?: Login;

@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, test } from '@jest/globals';
 import { send } from '../support/client/wire.ts';
 import { serviceOfFile } from '../support/server/service.ts';
 import { documentedUses, endpoints, nameOf, objects, SpecificationClient } from './client.ts';
-import { walkFirstYear } from './walk/first-year.ts';
+import { runFirstYear } from './scenario/first-year.ts';
 
 const service = await serviceOfFile({ BASE_DOMAIN: 'school.test' });
 const client = new SpecificationClient(service.url);
@@ -15,13 +15,13 @@ const documented = endpoints.flatMap(({ query, body, form, ...endpoint }) => [
 ]);
 
 /** The school at the end of its first year. */
-let school: Awaited<ReturnType<typeof walkFirstYear>> | undefined;
-/** The error that ended the walk early, if one did. */
+let school: Awaited<ReturnType<typeof runFirstYear>> | undefined;
+/** The error that stopped the scenario, if one did. */
 let stop: unknown;
 
 beforeAll(async () => {
   try {
-    school = await walkFirstYear(client, service);
+    school = await runFirstYear(client, service);
   } catch (error) {
     stop = error;
   }
@@ -79,7 +79,7 @@ describe('the first year of a school, with a client that knows only the specific
     });
   });
 
-  test('comes to its end', () => {
+  test('completes without an error', () => {
     expect(stop).toBeUndefined();
   });
 

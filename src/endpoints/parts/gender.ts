@@ -1,4 +1,4 @@
-import { choice } from '../../http/leniency.ts';
+import { choice } from '../../http/coercion.ts';
 
 export const gender = choice(['female', 'male', 'non_binary', 'other', 'undisclosed'], {
   synonyms: {

@@ -1,15 +1,26 @@
 import { z } from 'zod';
-import { alsoReads } from '../../http/leniency.ts';
+import { withCoercion } from '../../http/coercion.ts';
 import { id } from '../../http/schemas.ts';
 
+const dayOfWeekMeta = {
+  description: '1 for Monday to 7 for Sunday. Requests also accept 0 for Sunday.',
+  examples: [1],
+};
+
+/** Many languages number Sunday 0. A body has the number, a query its text. */
+const sundayTo7 = (value: unknown) => (value === 0 ? 7 : value === '0' ? '7' : value);
+
 /** A day of the week, 1 for Monday. */
-export const dayOfWeek = alsoReads(
+export const dayOfWeek = withCoercion(z.int().min(1).max(7).meta(dayOfWeekMeta), sundayTo7);
+
+/** A day of the week in a query. */
+export const dayOfWeekParameter = withCoercion(
   z
-    .int()
-    .min(1)
-    .max(7)
-    .meta({ description: '1 for Monday to 7 for Sunday. Requests also accept 0 for Sunday.', examples: [1] }),
-  (value) => (value === 0 ? 7 : value),
+    .string()
+    .regex(/^[1-7]$/, 'must be a day of the week, 1 to 7')
+    .transform(Number)
+    .meta({ ...dayOfWeekMeta, override: { type: 'integer', minimum: 1, maximum: 7 } }),
+  sundayTo7,
 );
 
 /** Maximum number of periods of a school day. */

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { access, mkdir, readdir, readFile, rename, rm } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rename, rm, stat, utimes } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 import { ensureDatabase, scratchSettings, startEmbedded } from '../../../src/database/embedded.ts';
 import { migrate } from '../../../src/database/migrate.ts';
@@ -10,8 +10,10 @@ import { makeReadySchools } from './ready-schools.ts';
 const root = join(import.meta.dirname, '../../..');
 const cache = join(root, 'node_modules/.cache/test-clusters');
 
-/** What a prepared cluster is made of. */
-const sources = ['db', 'migrations', 'src/database', 'test/support/server', 'package-lock.json'];
+/** The files that determine the content of a prepared cluster. `src/domain` has the errors that installation stores. */
+const sources = ['db', 'migrations', 'src/database', 'src/domain', 'test/support/server', 'package-lock.json'];
+
+const dayMs = 24 * 60 * 60 * 1000;
 
 /** A name for the present content of the sources and these counts of ready-made schools. */
 async function keyOf(schools: readonly number[]): Promise<string> {
@@ -39,13 +41,13 @@ export async function prepareClusters(folder: string, schools: readonly [number,
   const isCached = process.env['CI'] === undefined;
   const kept = join(cache, await keyOf(schools));
   const clusters = ['migrated', 'postgres'];
-  if (isCached && (await isReadable(kept))) {
+  if (isCached && (await markUsed(kept))) {
     for (const name of clusters) await copyCluster(join(kept, name), join(folder, name));
     return;
   }
   await createClusters(folder, schools);
   if (!isCached) return;
-  await rm(cache, { recursive: true, force: true });
+  await removeUnused();
   const draft = `${kept}.${String(process.pid)}`;
   await mkdir(draft, { recursive: true });
   for (const name of clusters) await copyCluster(join(folder, name), join(draft, name));
@@ -53,11 +55,21 @@ export async function prepareClusters(folder: string, schools: readonly [number,
   await rename(draft, kept).catch(() => rm(draft, { recursive: true, force: true }));
 }
 
-const isReadable = (path: string) =>
-  access(path).then(
+/** Whether the folder exists. Its time of modification becomes now. */
+const markUsed = (path: string) =>
+  utimes(path, new Date(), new Date()).then(
     () => true,
     () => false,
   );
+
+/** Removes clusters that no run used for a day. Younger ones may be in use by a parallel run. */
+async function removeUnused(): Promise<void> {
+  for (const name of await readdir(cache).catch(() => [])) {
+    const path = join(cache, name);
+    const { mtimeMs } = await stat(path).catch(() => ({ mtimeMs: Infinity }));
+    if (mtimeMs < Date.now() - dayMs) await rm(path, { recursive: true, force: true });
+  }
+}
 
 async function createClusters(folder: string, [few, many]: readonly [number, number]): Promise<void> {
   const first = await startEmbedded(folder, scratchSettings);

@@ -104,7 +104,7 @@ export function SchoolSummary({ school, plan, ...actions }: SummaryProps) {
         )}
         {subscription.grace_ends_at && (
           <>
-            <dt>Cancelled on</dt>
+            <dt>Will be cancelled</dt>
             <dd>
               <Timestamp at={subscription.grace_ends_at} format="time" />
             </dd>

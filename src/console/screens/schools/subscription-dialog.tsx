@@ -6,7 +6,7 @@ import { confirmLeave } from '../../router.ts';
 import type { TenantDetail } from '../../types.ts';
 import type { SchoolResponse } from './school-form.tsx';
 
-const labels = { current_period_end: 'Period end', grace_days: 'Days of grace' };
+const labels = { current_period_end: 'Period end', grace_days: 'Grace period (days)' };
 
 const toForm = ({ subscription }: TenantDetail) => ({
   current_period_end: toLocalInput(subscription.current_period_end),
@@ -19,7 +19,7 @@ const toBody = ({ current_period_end, grace_days }: Partial<Fields>) => ({
   ...(grace_days === undefined ? {} : { grace_days: toNumber(grace_days) }),
 });
 
-/** What a new period end does to a subscription with this status. */
+/** By the present status: the effect of a new period end. */
 const effects: Record<string, ComponentChildren> = {
   trialing: 'A later period end extends the trial.',
   active: 'A later period end renews the subscription.',
@@ -78,7 +78,7 @@ export function SubscriptionDialog({ response, onClose, onSaved }: SubscriptionD
             label={labels.grace_days}
             {...form.field('grace_days')}
             isRequired
-            hint="After the period end the subscription is past due for so many days, then it is cancelled."
+            hint="After the period end, the subscription is past due for this many days. Then it is cancelled."
             input={{ type: 'number', min: '0', max: '365', inputMode: 'numeric' }}
           />
         </div>

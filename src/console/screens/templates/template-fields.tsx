@@ -5,7 +5,7 @@ import { useLoad, useDebounced } from '../../load.ts';
 import { Card } from '../../components.tsx';
 import type { NotificationEvent, Preview } from '../../types.ts';
 
-/** What a form about a template edits. */
+/** The fields of a form for a template. */
 export interface TemplateValues {
   subject: string;
   body: string;

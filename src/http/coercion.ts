@@ -1,20 +1,20 @@
 import { z } from 'zod';
 
-/** How a schema reads values that a client writes in another way than OpenAPI documents. */
-type Reading = (value: unknown) => unknown;
+/** Converts other forms of a value to the one that OpenAPI documents. Returns any other value unchanged. */
+type Coercion = (value: unknown) => unknown;
 
 /** Kept beside the schemas, so that OpenAPI and responses show only the canonical values. */
-const readings = z.registry<{ read: Reading }>();
+const coercions = z.registry<{ coercion: Coercion }>();
 
-/** Declares that the schema also accepts what `read` converts. Requests apply it before they validate the value. */
-export function alsoReads<S extends z.ZodType>(schema: S, read: Reading): S {
-  readings.add(schema, { read });
+/** Adds a coercion to the schema. Requests apply it before they validate the value. */
+export function withCoercion<S extends z.ZodType>(schema: S, coercion: Coercion): S {
+  coercions.add(schema, { coercion });
   return schema;
 }
 
-/** Declares that the schema also accepts the texts that match `pattern`. `replacement` makes the canonical text. */
-export const alsoMatches = <S extends z.ZodType>(schema: S, pattern: RegExp, replacement: string): S =>
-  alsoReads(schema, (value) => (typeof value === 'string' ? value.replace(pattern, replacement) : value));
+/** Adds a coercion that replaces `pattern` in a text by `replacement`. */
+export const withRewrite = <S extends z.ZodType>(schema: S, pattern: RegExp, replacement: string): S =>
+  withCoercion(schema, (value) => (typeof value === 'string' ? value.replace(pattern, replacement) : value));
 
 /** Spellings that differ only in case, spaces, `-` and `_` are equal. */
 const normalizeSpelling = (spelling: string) => spelling.toLowerCase().replace(/[\s_-]+/g, '');
@@ -54,7 +54,7 @@ export function choice<const V extends string>(
         .filter(Boolean)
         .join(' '),
     });
-  return alsoReads(schema, (value) =>
+  return withCoercion(schema, (value) =>
     typeof value === 'string' ? (valueOf.get(normalizeSpelling(value)) ?? value) : value,
   );
 }
@@ -71,7 +71,7 @@ export function withAlias<S extends z.ZodObject>(schema: S, alias: string, name:
     if (given[alias] !== undefined && given[alias] !== given[name])
       context.addIssue({ code: 'custom', path: [alias], message: `must be the same as ${name}` });
   });
-  return alsoReads(checked, (value) => {
+  return withCoercion(checked, (value) => {
     if (!isRecord(value) || !(alias in value) || !isBlank(value[name])) return value;
     const { [alias]: given, ...others } = value;
     return { ...others, [name]: given };
@@ -89,7 +89,8 @@ function inner(schema: z.ZodType): z.ZodType | undefined {
   return schema instanceof z.ZodPipe ? (schema.in as z.ZodType) : undefined;
 }
 
-function isScalar(schema: z.ZodType): boolean {
+/** Whether a value of the schema is a single one: no list and no object. */
+export function isScalar(schema: z.ZodType): boolean {
   const wrapped = inner(schema);
   if (wrapped) return isScalar(wrapped);
   return ![z.ZodArray, z.ZodObject, z.ZodRecord].some((kind) => schema instanceof kind);
@@ -99,36 +100,36 @@ function isScalar(schema: z.ZodType): boolean {
  * Null or absent (undefined) for an optional field without a value. Other values, and those of required fields, stay. In
  * an update, where every field is optional, a field that cannot be null stays too: to ignore it would look like success.
  */
-function readBlank(field: z.ZodType, value: unknown, isUpdate: boolean): unknown {
+function coerceBlank(field: z.ZodType, value: unknown, isUpdate: boolean): unknown {
   if (!isScalar(field) || field.safeParse(value).success) return value;
   if (field.safeParse(null).success) return null;
   const isOptional = field instanceof z.ZodOptional || field instanceof z.ZodDefault;
   return isOptional && !isUpdate ? undefined : value;
 }
 
-function readFields(shape: Record<string, z.ZodType>, input: Record<string, unknown>, isUpdate: boolean) {
+function coerceFields(shape: Record<string, z.ZodType>, input: Record<string, unknown>, isUpdate: boolean) {
   return Object.fromEntries(
     Object.entries(input).flatMap(([name, value]) => {
       const field = Object.hasOwn(shape, name) ? shape[name] : undefined;
       if (!field) return [[name, value]];
-      const read = isBlank(value) ? readBlank(field, value, isUpdate) : readLeniently(field, value);
-      return read === undefined ? [] : [[name, read]];
+      const coerced = isBlank(value) ? coerceBlank(field, value, isUpdate) : coerce(field, value);
+      return coerced === undefined ? [] : [[name, coerced]];
     }),
   );
 }
 
 /**
- * Converts what a client may send to what the schema describes: other spellings, and empty text for no value. Everything
- * that it does not know stays as it is, so that the validation reports it.
- * @param isUpdate  the schema is the body of an update, which takes any subset of the fields
+ * Converts other spellings to the values of the schema, and empty text to null or an absent field. Returns all else
+ * unchanged, so that the validation reports it.
+ * @param isUpdate  the schema is the body of an update, where every field is optional
  */
-export function readLeniently(schema: z.ZodType, input: unknown, isUpdate = false): unknown {
-  const reading = readings.get(schema);
-  const value = reading ? reading.read(input) : input;
+export function coerce(schema: z.ZodType, input: unknown, isUpdate = false): unknown {
+  const registered = coercions.get(schema);
+  const value = registered ? registered.coercion(input) : input;
   const wrapped = inner(schema);
-  if (wrapped) return readLeniently(wrapped, value, isUpdate);
-  if (schema instanceof z.ZodObject && isRecord(value)) return readFields(schema.shape, value, isUpdate);
+  if (wrapped) return coerce(wrapped, value, isUpdate);
+  if (schema instanceof z.ZodObject && isRecord(value)) return coerceFields(schema.shape, value, isUpdate);
   if (schema instanceof z.ZodArray && Array.isArray(value))
-    return value.map((item) => readLeniently(schema.element as z.ZodType, item));
+    return value.map((item) => coerce(schema.element as z.ZodType, item));
   return value;
 }

@@ -8,8 +8,8 @@ import { addUsers, keepMasterData, logIn, planYears, setUp } from './setup.ts';
 import { runBuses } from './transport.ts';
 import { endYear, logOut } from './year-end.ts';
 
-/** Walks through the first year of a school. Each step uses the records that earlier steps made. Answers its admin. */
-export async function walkFirstYear(
+/** Runs the first year of a school. Each step uses records of earlier steps. Returns the admin of the school. */
+export async function runFirstYear(
   client: SpecificationClient,
   service: TestService,
 ): Promise<{ admin: Login; subdomain: string }> {

@@ -1,7 +1,7 @@
 /** The number of characters to insert, remove or replace to turn one word into the other (Levenshtein distance). */
 function editDistance(from: string, to: string): number {
   let row = Array.from({ length: to.length + 1 }, (_, column) => column);
-  for (const [index, letter] of [...from].entries()) {
+  for (const [index, letter] of Array.from(from).entries()) {
     const next = [index + 1];
     for (let column = 1; column <= to.length; column++)
       next.push(
@@ -22,10 +22,14 @@ const letters = (name: string) =>
     .toLowerCase()
     .replace(/[^a-z0-9]/g, '');
 
-/** “. Did you mean page_size?”: the known name that is nearest to a given one; empty without known names. */
-export function suggestion(given: string, known: readonly string[]): string {
+/**
+ * The end of a message about an unknown name, for example “. Did you mean page_size?”. It suggests the nearest known
+ * name; empty if more than a third of the letters differ. One letter of a short name may differ.
+ */
+export function didYouMean(given: string, known: readonly string[]): string {
+  const word = letters(given);
   const [nearest] = known
-    .map((name) => ({ name, distance: editDistance(letters(given), letters(name)) }))
+    .map((name) => ({ name, distance: editDistance(word, letters(name)) }))
     .sort((a, b) => a.distance - b.distance);
-  return nearest ? `. Did you mean ${nearest.name}?` : '';
+  return nearest && nearest.distance <= Math.max(1, word.length / 3) ? `. Did you mean ${nearest.name}?` : '';
 }
