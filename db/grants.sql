@@ -36,11 +36,11 @@ declare
     day_at_school,day_begins,today,fail,refuse_field,diff,enqueue,enqueue_all,enabled_features,record_page,
     json_page,deleted_record,search_patterns,sort_key,record_page_query,record_where,record_export_page,
     record_order_by,record_insert,record_update,record_delete,record_lock,refuse_deleted_reference,set_row_scope,
-    file_content,claim_idempotency_key,require_match,version_of,refuse_read_only,effective_rights,lock_rights,
-    refresh_rights,session_set_rights,session_open,session_rotate,session_end,sessions_revoke,token_use,tokens_void,
-    token_is_recent,login_attempt,login_succeeded,tenant_features,tenant_summary,recipient_variables,
-    placeholder_names,template_format,fill_placeholders,render,impersonator,refuse_impersonator,clean_title,
-    clean_message,written_day,written_amount,idempotency_key_lifetime,picture_url
+    file_content,claim_idempotency_key,require_match,version_of,versioned_fields,is_restore,refuse_read_only,
+    effective_rights,lock_rights,refresh_rights,session_set_rights,session_open,session_rotate,session_end,
+    sessions_revoke,token_use,tokens_void,token_is_recent,login_attempt,login_succeeded,tenant_features,
+    tenant_summary,recipient_variables,placeholder_names,template_format,fill_placeholders,render,impersonator,
+    refuse_impersonator,clean_title,clean_message,written_day,written_amount,idempotency_key_lifetime,picture_url
   }';
   v_tenant_only text[] := '{
     enforce_plan_limits,tenant_usage,has_whole_school_scope,can_see_teacher_details,require_whole_school,class_staff,

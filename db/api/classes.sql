@@ -436,7 +436,7 @@ begin
     set teacher_id = a.teacher_id
     from assigned a
     where cs.id = a.class_subject_id;
-  -- The class subject now says what these assignments said.
+  -- The class subject now stores this teacher, so the assignments are redundant.
   delete from teaching_assignment ta
     using class_subject cs, subject s
     where cs.id = any (p_class_subject_ids)

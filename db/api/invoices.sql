@@ -259,7 +259,7 @@ begin
 end $$;
 comment on function api.invoices_remind is
   'Queues the reminder emails of invoices and notifies their students. Leaves out invoices without a recipient and '
-  'those that were reminded on that day already. Returns how many remain.';
+  'those that were reminded on that day already. Returns the number of queued reminders.';
 
 create function api.invoices_send_reminder(p jsonb) returns json language plpgsql as $$
 declare

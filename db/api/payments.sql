@@ -44,7 +44,7 @@ select core.define_record('payment', p_table => 'payment', p_key => 'p.id', p_on
             select id from invoice where invoice_number like any (upper(:patterns)::text[]))))
         and concat_ws(' ', o.search_text, n.search_text,
           (select lower(b.invoice_number) from invoice b where b.id = n.invoice_id)) like all (:patterns))))$$,
-  p_equals => '{student_id,student_fee_id,invoice_id}',
+  p_equals => '{student_id,student_fee_id,invoice_id,payment_method}',
   p_default_sort => 'payment_date', p_default_order => 'desc');
 select core.define_filter('payment', 'class_id', $$
   p.id in (select q.id from student_fee o join payment q on q.student_fee_id = o.id where o.class_id = :value::bigint
@@ -53,11 +53,7 @@ $$);
 select core.define_filter('payment', 'from_date', 'p.payment_date >= :value::date');
 select core.define_filter('payment', 'to_date', 'p.payment_date <= :value::date');
 select core.define_filter('payment', 'kind', $$(p.invoice_id is null) = (:value = 'student_fee')$$);
--- Both names ignore the spelling, because older payments have the texts that users wrote.
-select core.define_filter('payment', 'payment_method',
-  $$regexp_replace(lower(p.payment_method), '[ _-]', '', 'g') = replace(:value, '_', '')$$);
-select core.define_filter('payment', 'method',
-  $$regexp_replace(lower(p.payment_method), '[ _-]', '', 'g') = replace(:value, '_', '')$$);
+select core.define_filter('payment', 'method', 'p.payment_method = :value');
 select core.define_sort('payment', 'payment_date', 'p.payment_date');
 select core.define_sort('payment', 'amount', 'p.amount');
 select core.define_sort('payment', 'receipt_number', 'p.receipt_number nulls last');

@@ -51,7 +51,8 @@ select core.define_record('tenant', p_table => 'tenant', p_key => 't.id',
   p_equals => '{plan_id,status}',
   p_default_sort => 'created_at', p_default_order => 'desc',
   p_writable => '{name,subdomain,contact_email,plan_id,trial_ends_at,feature_flags,time_zone,is_impersonation_allowed}',
-  p_unversioned_fields => '{stats,recent_audit_logs}', p_reader => 'tenant_detail');
+  p_unversioned_fields => '{stats,recent_audit_logs,subscription.status,subscription.grace_ends_at}',
+  p_reader => 'tenant_detail');
 select core.define_sort('tenant', 'name', 'platform.search_normal(t.name)');
 select core.define_sort('tenant', 'subdomain', 't.subdomain');
 select core.define_sort('tenant', 'status', 't.status');
@@ -61,6 +62,9 @@ select core.define_sort('tenant', 'created_at', 't.created_at');
 select core.define_sort('tenant', 'total_students', 'coalesce(u.students, 0)');
 
 select core.define_functions('platform_tenants', 'tenant',
+  p_list =>
+    'Schools, latest first. Searches name, subdomain and contact email for the search as one text. Filters: plan_id, '
+    'status. Deleted schools only with status=deleted or include_ended.',
   p_get => 'One school with its latest audit entries. Raises not_found.');
 
 select core.define_record('plan', p_table => 'plan', p_key => 'p.id', p_one_row_per_key => true,
@@ -144,13 +148,6 @@ $$;
 comment on function api.platform_overview is
   'Totals, sign-ups of this month and of the last twelve months, the latest audit entries.';
 
-create function api.platform_tenants_list(p jsonb) returns json language sql stable as $$
-  select core.record_page('tenant', p);
-$$;
-comment on function api.platform_tenants_list is
-  'Schools whose name, subdomain or contact email contains the search as one text. Deleted ones only with '
-  'status=deleted.';
-
 create function api.tenant_detail(p_id bigint) returns json language sql stable as $$
   select (api.tenant_record(p_id)::jsonb || jsonb_build_object('recent_audit_logs',
     core.record_page('audit_log', jsonb_build_object('tenant_id', p_id, 'pageSize', 10), false) -> 'data'))::json;
@@ -224,7 +221,10 @@ create function api.subscription_set(p_tenant_id bigint, p_status text, p_period
 begin
   update subscription
     set
-      started_at = case when status = p_status or p_status = 'cancelled' then started_at else now() end,
+      started_at = case
+        when p_status in ('trialing', 'active') and status <> p_status then now()
+        else started_at
+      end,
       current_period_end = p_period_end
     where tenant_id = p_tenant_id;
   update subscription set status = p_status where tenant_id = p_tenant_id and status <> p_status;

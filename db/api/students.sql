@@ -37,6 +37,7 @@ select core.define_record('student', p_table => 'student', p_key => 's.id', p_on
     s.updated_at
   $$,
   p_condition => 's.deleted_at is null', p_deleted_condition => 's.deleted_at is not null',
+  p_restore_fields => '{admission_number}',
   p_search => 's.search_text',
   p_equals => '{grade_id,is_active}',
   p_default_sort => 'last_name',
@@ -93,7 +94,9 @@ comment on function api.require_student_delete is
 
 create function api.students_list(p jsonb) returns json language plpgsql stable as $$
 begin
-  perform api.require_student_delete() where p ->> 'is_deleted' = 'true';
+  if p ->> 'is_deleted' = 'true' then
+    perform api.require_student_delete();
+  end if;
   return core.record_page('student', p);
 end $$;
 comment on function api.students_list is
@@ -144,9 +147,9 @@ create function api.students_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
 begin
-  if p ? 'deleted_at' and core.deleted_record('student', v_id) is not null then
+  if core.is_restore('student', p) and core.deleted_record('student', v_id) is not null then
     perform api.require_student_delete();
-    -- A new number comes with the restoration, because the old one may be taken.
+    -- The new number is set together with deleted_at, because the old one may be taken.
     update student
       set deleted_at = null, admission_number = coalesce(p ->> 'admission_number', admission_number)
       where id = v_id;
@@ -156,9 +159,10 @@ begin
   return api.student_record(v_id);
 end $$;
 comment on function api.students_update is
-  'Updates a student. create_user_account creates a login for a student who has none. deleted_at null restores a '
-  'deleted student, with the class but without the login. Raises the errors of students_create; conflict also for '
-  'a password if the student already has a login; forbidden for restoring without student.delete.';
+  'Updates a student. create_user_account creates a login for a student who has none. deleted_at null, alone '
+  'or with admission_number, restores a deleted student, with the class but without the login. Raises the errors of '
+  'students_create; conflict also for a password if the student already has a login; not_found for any other change '
+  'of a deleted student; forbidden for restoring without student.delete.';
 
 create function api.students_delete(p jsonb) returns json language plpgsql as $$
 declare
@@ -279,6 +283,7 @@ declare
   v_class_id bigint := (p ->> 'to_class_id')::bigint;
   v_year_id bigint := (p ->> 'to_academic_year_id')::bigint;
   v_class record;
+  v_can_see_students boolean := core.has_permission('student.read');
   v_answer json;
 begin
   if not exists (select from academic_year where id = v_year_id) then
@@ -330,8 +335,10 @@ begin
       'ineligible', count(*) filter (where final_reason is not null),
       'students', json_agg(
         json_build_object(
-          'student_id', student_id, 'student_name', student_name,
-          'current_class_id', current_class_id, 'current_class_name', current_class_name,
+          'student_id', student_id,
+          'student_name', case when v_can_see_students then student_name end,
+          'current_class_id', current_class_id,
+          'current_class_name', case when v_can_see_students then current_class_name end,
           'next_class_id', v_class.id, 'next_class_name', v_class.name,
           'eligible', final_reason is null, 'reason', final_reason)
         order by position))
@@ -341,8 +348,9 @@ begin
 end $$;
 comment on function api.students_promotion_preview is
   'Which of these students can be promoted, in the order of the request, and why the others cannot: '
-  '{student_ids, to_class_id, to_academic_year_id}. Raises invalid_reference for an unknown student, class or academic '
-  'year, or if the class belongs to another academic year.';
+  '{student_ids, to_class_id, to_academic_year_id}. The names of the students and of their classes are null without '
+  'student.read. Raises invalid_reference for an unknown student, class or academic year, or if the class belongs to '
+  'another academic year.';
 
 create function api.students_promote(p jsonb) returns json language plpgsql as $$
 declare

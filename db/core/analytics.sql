@@ -24,9 +24,8 @@ insert into core.analytics_part (refresh_order, name, target, watched, retention
       select
         e.class_id,
         case
-          when s.gender ~* '^\s*(f|female|girl|woman)\s*$' then 'female'
-          when s.gender ~* '^\s*(m|male|boy|man)\s*$' then 'male'
-          when s.gender <> 'undisclosed' and trim(s.gender) <> '' then 'other'
+          when s.gender in ('female', 'male') then s.gender
+          when s.gender <> 'undisclosed' then 'other'
           else 'unknown'
         end as gender,
         e.starts_on, e.ends_on, count(*) as students
@@ -139,13 +138,10 @@ insert into core.analytics_part (refresh_order, name, target, watched, retention
   (5, 'payments', 'payment_day', '{payment,school}', null, $$
     select
       payment_date as date,
-      case
-        when payment_method ~* 'cash' then 'cash'
-        when payment_method ~* 'cheque|check' then 'cheque'
-        when payment_method ~* 'card|credit|debit' then 'card'
-        when payment_method ~* 'bank|transfer|wire' then 'bank_transfer'
-        when payment_method ~* 'online|upi|mobile|wallet' then 'online'
-        else 'other'
+      case payment_method
+        when 'check' then 'cheque'
+        when 'mobile_money' then 'online'
+        else payment_method
       end as method,
       coalesce((select currency from school), 'USD') as currency,
       count(*) filter (where reversal_of is null)::integer as payments,

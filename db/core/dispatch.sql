@@ -157,7 +157,7 @@ begin
       end if;
     end if;
     v_lacks_permission := o.permission is not null and not coalesce(o.permission = any (v_request.permissions), false);
-    v_is_open := o.open_to = 'everyone' or (o.open_to = 'staff'
+    v_is_open := o.open_to = 'everyone' or (o.open_to = 'staff' and v_request.student_id is null
       and exists (select from unnest(v_request.roles) role where role <> 'student'));
     if v_lacks_permission and not o.allows_own_rows and v_is_open is not true then
       perform core.fail('forbidden', format('This needs the permission %s.', o.permission));
@@ -238,6 +238,7 @@ declare
   v_is_check boolean := coalesce((p_context ->> 'check_only')::boolean, false);
   v_key text := p_context ->> 'idempotency_key';
   v_record_id bigint;
+  v_is_restore boolean;
   v_file_id bigint;
 begin
   select a.o, a.settings into v_admitted from core.admit(p_operation, p_session_id, p, p_context) a;
@@ -300,10 +301,10 @@ begin
   v_record_id := coalesce((p ->> 'id')::bigint,
     (select 1 from core.record r where r.name = v_operation.record and r.is_single));
   if v_operation.record is not null and v_record_id is not null then
-    -- A request that sets deleted_at restores the record.
-    perform core.record_lock(v_operation.record, v_record_id, p ? 'deleted_at');
+    v_is_restore := core.is_restore(v_operation.record, p);
+    perform core.record_lock(v_operation.record, v_record_id, v_is_restore);
     if p_context ->> 'if_match' is not null then
-      perform core.require_match(v_operation.record, v_record_id, p_context ->> 'if_match');
+      perform core.require_match(v_operation.record, v_record_id, p_context ->> 'if_match', v_is_restore);
     end if;
   end if;
   if v_is_check then
@@ -396,18 +397,44 @@ comment on function core.claim_idempotency_key is
   'Claims an Idempotency-Key for this request of the user and returns null; or returns the answer to the request that '
   'claimed it within 24 hours. Raises idempotency_key_reused if that was a different request.';
 
+create function core.versioned_fields(p jsonb, p_unversioned_fields text[]) returns jsonb
+  language plpgsql immutable as $$
+declare
+  v_field text;
+begin
+  p := p - p_unversioned_fields;
+  foreach v_field in array p_unversioned_fields loop
+    if v_field like '%.%' then
+      p := p #- string_to_array(v_field, '.');
+    end if;
+  end loop;
+  return p;
+end $$;
+comment on function core.versioned_fields is
+  'The fields of a record that change only with an edit. p_unversioned_fields as in core.record.';
+
 create function core.version_of(p_record text, p_answer json) returns text language sql stable
-  return (select md5((p_answer::jsonb - r.unversioned_fields)::text) from core.record r where r.name = p_record);
+  return (
+    select md5(core.versioned_fields(p_answer::jsonb, r.unversioned_fields)::text)
+    from core.record r
+    where r.name = p_record);
 comment on function core.version_of is
   'The version of a record: a hash of its fields, except for those that change without an edit. Null without a record.';
 
 -- An ETag is `"version.body"`. Only the version counts. Weak tags (W/) are accepted, because proxies weaken them.
-create function core.require_match(p_record text, p_id bigint, p_if_match text) returns void language plpgsql as $$
+create function core.require_match(p_record text, p_id bigint, p_if_match text, p_is_restore boolean) returns void
+  language plpgsql as $$
 declare
   v_version text;
   v_answer json;
 begin
-  execute format('select api.%I($1)', (select reader from core.record where name = p_record)) into v_answer using p_id;
+  if p_is_restore then
+    v_answer := core.deleted_record(p_record, p_id);
+  end if;
+  if v_answer is null then
+    execute format('select api.%I($1)', (select reader from core.record where name = p_record))
+      into v_answer using p_id;
+  end if;
   v_version := core.version_of(p_record, v_answer);
   if p_if_match <> '*' and v_version not in (
       select split_part(regexp_replace(tag, '^\s*(W/)?"?', ''), '.', 1)

@@ -307,7 +307,8 @@ create function core.is_mandatory(p_event text) returns boolean language sql imm
   return coalesce(p_event = 'operator.login' or p_event = 'trial.ending' or p_event like 'subscription.%', false);
 comment on function core.is_mandatory is
   'Whether a school is notified of an event even without the feature notifications. Otherwise operators could hide an '
-  'impersonation by removing the feature first, and a small plan would end without notice.';
+  'impersonation by removing the feature first, and schools whose plan lacks notifications would not learn that their '
+  'subscription ends.';
 
 create function core.notify(p_event text, p_recipients jsonb, p_action_url text default null) returns integer
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$

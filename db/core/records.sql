@@ -213,6 +213,18 @@ begin
 end $$;
 comment on function core.deleted_record is 'A soft-deleted record as json, or null.';
 
+-- A client that sends back a whole record, as it read it before another user deleted it, must not restore it.
+create function core.is_restore(p_record text, p jsonb) returns boolean language sql stable
+  return exists (
+    select from core.record r
+    where r.name = p_record
+      and r.deleted_condition is not null
+      and p -> 'deleted_at' = 'null'
+      and p - r.restore_fields - '{id,deleted_at}'::text[] = '{}');
+comment on function core.is_restore is
+  'Whether a request restores the record if it is deleted: it sets deleted_at to null, and nothing else except '
+  'restore_fields.';
+
 create function core.record_insert(p_record text, p jsonb) returns bigint language plpgsql as $$
 declare
   v_record core.record;
@@ -234,9 +246,10 @@ comment on function core.record_insert is
 create function core.refuse_read_only(p_given jsonb, p_current jsonb, p_unversioned_fields text[]) returns void
   language plpgsql stable as $$
 declare
+  v_current jsonb := core.versioned_fields(p_current, p_unversioned_fields);
   v_field text := (
-    select key from jsonb_each(p_given - p_unversioned_fields) field
-    where field.value is distinct from p_current -> field.key limit 1);
+    select key from jsonb_each(core.versioned_fields(p_given, p_unversioned_fields)) field
+    where field.value is distinct from v_current -> field.key limit 1);
 begin
   if v_field is not null then
     perform core.refuse_field('validation_error', v_field,

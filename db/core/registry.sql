@@ -58,8 +58,9 @@ comment on column core.operation.permission is
 comment on column core.operation.allows_own_rows is
   'True: a student or a teacher without the permission may run it too, limited to their own rows.';
 comment on column core.operation.open_to is
-  'Who may run it without the permission. staff: users with a role other than student, with the scope of the whole '
-  'school; everyone: all users of the school, with the scope of their own rows. The function may answer them less.';
+  'Who may run it without the permission. staff: users without a student record who have a role other than student, '
+  'with the scope of the whole school; everyone: all users of the school, with the scope of their own rows. The '
+  'function may return fewer fields to them.';
 comment on column core.operation.role is 'The role that the user needs.';
 comment on column core.operation.needs_subscription is 'True: the subscription must be trialing or active.';
 comment on column core.operation.works_when_cancelled is
@@ -127,6 +128,7 @@ create table core.record (
   one_row_per_key boolean not null,
   condition text not null,
   deleted_condition text,
+  restore_fields text[] not null,
   ended text,
   search text,
   filters jsonb not null default '{}',
@@ -153,6 +155,8 @@ comment on column core.record.condition is
   'The where clause that every row meets. It uses only the main table, because updates run it without the joins.';
 comment on column core.record.deleted_condition is
   'The condition of soft-deleted rows, if they can be listed and restored: it replaces the other one for is_deleted.';
+comment on column core.record.restore_fields is
+  'The fields that a request may change while it restores a soft-deleted row, because the old values may be taken.';
 comment on column core.record.ended is
   'The condition of rows that a list leaves out unless the request has a status or include_ended.';
 comment on column core.record.search is
@@ -164,7 +168,8 @@ comment on column core.record.filters is
 comment on column core.record.sorts is
   '{sort: [expressions]}, from core.define_sort. Every other column that a record shows is a sort too.';
 comment on column core.record.unversioned_fields is
-  'Fields that change without an edit of the record. They are not part of its version.';
+  'Fields that change without an edit of the record, such as `stats`, or `subscription.status` for a field of an '
+  'object. They are not part of its version.';
 comment on column core.record.reader is
   'The function of api that reads one record. If-Match is compared with its answer.';
 
@@ -177,16 +182,18 @@ create function core.define_record(
   p_condition text default 'true', p_search text default null, p_equals text[] default '{}',
   p_default_sort text default null, p_default_order text default 'asc', p_writable text[] default '{}',
   p_unversioned_fields text[] default '{}', p_reader text default null, p_is_single boolean default false,
-  p_key_parts text[] default null, p_deleted_condition text default null, p_ended text default null
+  p_key_parts text[] default null, p_deleted_condition text default null, p_restore_fields text[] default '{}',
+  p_ended text default null
 ) returns void language plpgsql as $define$
 declare
   v_column text;
 begin
   insert into core.record (name, table_name, key, key_parts, is_single, columns, source, one_row_per_key, condition,
-      deleted_condition, ended, search, default_sort, default_order, writable, unversioned_fields, reader)
+      deleted_condition, restore_fields, ended, search, default_sort, default_order, writable, unversioned_fields,
+      reader)
     values (p_name, p_table, p_key, coalesce(p_key_parts, array[p_key]), p_is_single, p_columns, p_source,
-      p_one_row_per_key, p_condition, p_deleted_condition, p_ended, p_search, p_default_sort, p_default_order,
-      p_writable, p_unversioned_fields || '{updated_at}', coalesce(p_reader, p_name || '_record'));
+      p_one_row_per_key, p_condition, p_deleted_condition, p_restore_fields, p_ended, p_search, p_default_sort,
+      p_default_order, p_writable, p_unversioned_fields || '{updated_at}', coalesce(p_reader, p_name || '_record'));
   foreach v_column in array p_equals loop
     if v_column not like '%.%' then
       v_column := split_part(p_key, '.', 1) || '.' || v_column;

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { type Handler, resource } from '../http/endpoint.ts';
 import { id, text, timestamp } from '../http/schemas.ts';
 
-/** How long an impersonation lasts; db/core/impersonation.sql decides it. */
+/** How long an impersonation lasts; db/core/lifetimes.sql decides it. */
 export const impersonationMinutes = 10;
 
 const ImpersonationInput = z

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
 import { choice } from '../http/coercion.ts';
 import { invoiceFileName } from '../documents/invoice.ts';
+import { paymentMethod } from './payments.ts';
 import { pdfDownload } from './parts/pdf-download.ts';
 import {
   amount,
@@ -128,7 +129,7 @@ export const InvoiceWithPayments = Invoice.extend({
         receipt_number: z.string().nullable(),
         amount: amount.meta({ description: 'Negative for a reversal.' }),
         payment_date: date,
-        payment_method: z.string(),
+        payment_method: z.enum(paymentMethod.options),
         reference_number: z.string().nullable(),
         reversal_of: id.nullable(),
         is_reversed: z.boolean(),

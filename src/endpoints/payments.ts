@@ -19,7 +19,6 @@ import {
 } from '../http/schemas.ts';
 import { studentColumns } from './parts/student-columns.ts';
 
-/** The payment method in a request. Responses may have other texts, from before this list existed. */
 export const paymentMethod = choice(['cash', 'check', 'card', 'bank_transfer', 'mobile_money', 'online', 'other'], {
   synonyms: {
     check: ['cheque'],
@@ -85,8 +84,8 @@ export const Payment = z
     invoice_number: z.string().nullable(),
     amount: amount.meta({ description: 'Negative for a reversal.' }),
     payment_date: date,
-    payment_method: z.string(),
-    method: z.string().meta({ description: 'Same as `payment_method`.' }),
+    payment_method: z.enum(paymentMethod.options),
+    method: z.enum(paymentMethod.options).meta({ description: 'Same as `payment_method`.' }),
     reference_number: z.string().nullable(),
     notes: z.string().nullable().meta({ description: 'For a reversal: the reason.' }),
     reversal_of: id.nullable().meta({ description: 'The payment that this one reverses.' }),

@@ -54,7 +54,7 @@ const StudentChange = z
     ...fields,
     deleted_at: z.null('This field is read-only. Only null is allowed, which restores the student.').meta({
       description:
-        'Null restores a deleted student, without the login. Requires `student.delete`. 409 `conflict` if the admission number is in use now; give another one.',
+        'Null restores a deleted student, without the login. Requires `student.delete`. The body must have no other field except `admission_number`; otherwise a deleted student is a 404. 409 `conflict` if the admission number is in use now; give another one.',
     }),
   })
   .partial()
@@ -69,7 +69,7 @@ export const Student = z
     roll_number: z.string().nullable(),
     admission_number: z.string(),
     date_of_birth: date.nullable(),
-    gender: z.string().nullable(),
+    gender: z.enum(gender.options).nullable(),
     email: z.string().nullable(),
     phone: z.string().nullable(),
     class_id: id.nullable(),
@@ -154,9 +154,11 @@ export const PromotionPreview = z
     students: z.array(
       z.object({
         student_id: id,
-        student_name: z.string(),
+        student_name: z.string().nullable().meta({ description: 'Null for users without `student.read`.' }),
         current_class_id: id.nullable(),
-        current_class_name: z.string().nullable(),
+        current_class_name: z.string().nullable().meta({
+          description: 'Null for students without a class, and for users without `student.read`.',
+        }),
         next_class_id: id,
         next_class_name: z.string(),
         eligible: z.boolean(),

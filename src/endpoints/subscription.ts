@@ -9,8 +9,8 @@ const features = z
 export const subscriptionStatus = z.enum(['trialing', 'active', 'past_due', 'cancelled']).meta({
   id: 'SubscriptionStatus',
   description:
-    '`trialing` or `active` until the end of the period, then `past_due` for a grace period of 14 days, then ' +
-    '`cancelled`. `past_due` allows everything except operations that need an active subscription. `cancelled` allows ' +
+    '`trialing` or `active` until the end of the period, then `past_due` for the grace period of the school ' +
+    '(`grace_days`, 14 by default), then `cancelled`. `past_due` allows everything except operations that need an active subscription. `cancelled` allows ' +
     'reading, exports, logins and the choice of a plan; other writes get 402 subscription_inactive.',
 });
 

@@ -60,7 +60,7 @@ export const Teacher = z
     specialization: z.string().nullable(),
     joined_on: date.nullable(),
     date_of_birth: date.nullable(),
-    gender: z.string().nullable(),
+    gender: z.enum(gender.options).nullable(),
     address: z.string().nullable(),
     is_active: z.boolean(),
     user_id: id.nullable().meta({ description: 'The login of the teacher.' }),

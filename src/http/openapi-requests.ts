@@ -37,7 +37,7 @@ export function requestBody(endpoint: Endpoint, method: string): Pick<ZodOpenApi
   };
 }
 
-/** How long the answer to an idempotency key is kept; db/core/dispatch.sql decides it. */
+/** How long the answer to an idempotency key is kept; db/core/lifetimes.sql decides it. */
 const idempotencyKeyHours = 24;
 
 /** The request headers that an endpoint reads. */

@@ -16,7 +16,7 @@ const isHttps = ({ req, services }: Connection) =>
  */
 const cookieName = (connection: Connection) => (isHttps(connection) ? '__Host-refresh_token' : 'refresh_token');
 
-/** The lifetime of a refresh token, which core.refresh_token_new decides. */
+/** The lifetime of a refresh token, which db/core/lifetimes.sql decides. */
 const refreshTokenDays = 30;
 
 const options = (connection: Connection): CookieOptions => {

@@ -420,6 +420,28 @@ describe('permissions', () => {
     expect(await classOf(id)).toBe(from.id);
   });
 
+  test('a user without student.read previews a promotion without the names of students and their classes', async () => {
+    const [from, to] = [await createClass(years[1]), await createClass(years[2])];
+    const id = await createStudent(from.id);
+    const staff = await school.user([await school.role('fee.read')]);
+    expect(await preview([id], to.id, years[2], staff)).toMatchObject({
+      to_class: { name: to.name },
+      students: [
+        {
+          student_id: id,
+          student_name: null,
+          current_class_id: from.id,
+          current_class_name: null,
+          next_class_name: to.name,
+          eligible: true,
+        },
+      ],
+    });
+    expect((await preview([id], to.id, years[2])).students).toMatchObject([
+      { student_name: expect.any(String) as unknown, current_class_name: from.name },
+    ]);
+  });
+
   test('a teacher previews and, with student.update, promotes only between classes that they teach', async () => {
     const otherSchool = await service.school();
     const [, current, next] = await createYears(otherSchool);
@@ -462,5 +484,15 @@ describe('permissions', () => {
     const pupil = await service.anonymous.login({ tenant_id: school.id, email, password: testPassword });
     await promote<unknown>([id], to.id, years[2], 403, pupil);
     await pupil.post('/api/students/promotion/preview', body([id], to.id, years[2]), 403);
+  });
+
+  test('a user with a student record cannot preview without student.read, whatever other roles they have', async () => {
+    const [from, to] = [await createClass(years[1]), await createClass(years[2])];
+    const user = await school.user([await school.role('fee.read')]);
+    const id = await createStudent(from.id);
+    await service.database.query(`update ${school.schema}.student set user_id = $1 where id = $2`, [user.id, id]);
+    const { email } = user;
+    const both = await service.anonymous.login({ tenant_id: school.id, email, password: testPassword });
+    await both.post('/api/students/promotion/preview', body([id], to.id, years[2]), 403);
   });
 });

@@ -810,6 +810,48 @@ describe('a deleted student', () => {
     expect(other.admission_number).toBe(student.admission_number);
   });
 
+  test('is not restored by a client that sends the record back as it read it before', async () => {
+    const student = await createStudent();
+    const path = `/api/students/${student.id}`;
+    const { data: read } = await school.admin.get<Student>(path);
+    await school.admin.delete(path);
+    for (const body of [
+      read,
+      { deleted_at: null, phone: '1' },
+      { deleted_at: null, id: student.id },
+      { deleted_at: null, first_name: student.first_name, admission_number: student.admission_number },
+      { phone: '1' },
+      {},
+    ])
+      expect((await school.admin.put(path, body, 404)).error).toBe('not_found');
+    const editor = await school.user([await school.role('student.read', 'student.update')]);
+    await editor.put(path, read, 404);
+    await editor.put(path, { deleted_at: null }, 403);
+    await editor.put(path, { deleted_at: null, admission_number: unique('No') }, 403);
+    await school.admin.get(path, 404);
+  });
+
+  test('is restored with If-Match * or the version of the deleted record, and not with that of an earlier version', async () => {
+    const student = await createStudent();
+    const path = `/api/students/${student.id}`;
+    const before = (await school.admin.get(path)).headers.get('etag') ?? '';
+    const restore = (match: string, status: number) =>
+      school.admin.send('PUT', path, { body: { deleted_at: null }, headers: { 'If-Match': match } }, status);
+    await school.admin.delete(path);
+    expect((await restore(before, 412)).error).toBe('precondition_failed');
+    const restored = await restore('*', 200);
+    expect(restored.data).toMatchObject({ id: student.id, deleted_at: null });
+    // The same body does not change a student who is not deleted.
+    await restore(restored.headers.get('etag') ?? '', 200);
+    await school.admin.delete(path);
+    const [deleted] = await service.database.query<{ version: string }>(
+      `with entered as materialized (select core.enter_tenant($2), set_config('timezone', 'UTC', true))
+       select core.version_of('student', core.deleted_record('student', $1)) as version from entered`,
+      [student.id, school.id],
+    );
+    await restore(`"${deleted?.version ?? ''}.any"`, 200);
+  });
+
   test('is restored only within the limit of the plan', async () => {
     const full = await service.school();
     const one = { first_name: 'A', last_name: 'B' };

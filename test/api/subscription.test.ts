@@ -1,5 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
 import { race } from '../support/client/race.ts';
+import { until } from '../support/client/until.ts';
 import { operatorEmail, type School, serviceOfFile } from '../support/server/service.ts';
 import type { OutputOf } from '../support/client/output.ts';
 import type { AuditLog as AuditLogSchema, TenantDetail } from '../../src/endpoints/platform.ts';
@@ -7,6 +8,7 @@ import type { Subscription as SubscriptionSchema } from '../../src/endpoints/sub
 
 const service = await serviceOfFile({}, 'template_many_ready');
 
+type Tenant = OutputOf<typeof TenantDetail>;
 type Subscription = OutputOf<typeof SubscriptionSchema>;
 type AuditLog = OutputOf<typeof AuditLogSchema>;
 
@@ -57,11 +59,7 @@ const endPeriod = (school: School, end: string) =>
     school.id,
   ]);
 const change = (school: School, body: object, expected = 200) =>
-  service.operator.put<OutputOf<typeof TenantDetail>>(
-    `/api/platform/tenants/${school.id}/subscription`,
-    body,
-    expected,
-  );
+  service.operator.put<Tenant>(`/api/platform/tenants/${school.id}/subscription`, body, expected);
 const inDays = (days: number) => new Date(Date.now() + days * 86_400_000).toISOString();
 
 describe('the life cycle', () => {
@@ -151,6 +149,36 @@ describe('an operator', () => {
     });
     // The same request again changes nothing.
     expect((await change(school, { current_period_end: end })).data.subscription).toEqual(data.subscription);
+  });
+
+  test('ends a trial without changing its start', async () => {
+    const school = await service.school({ trial_ends_at: inDays(1) });
+    const { data: before } = await service.operator.get<Tenant>(`/api/platform/tenants/${school.id}`);
+    const { data } = await service.operator.put<Tenant>(`/api/platform/tenants/${school.id}`, {
+      trial_ends_at: inDays(-1),
+    });
+    expect(data.subscription).toMatchObject({ status: 'past_due', started_at: before.subscription.started_at });
+  });
+
+  test('updates a school with the body and the If-Match that were read before its trial ended', async () => {
+    const school = await service.school({ trial_ends_at: inDays(1) });
+    const path = `/api/platform/tenants/${school.id}`;
+    await endPeriod(school, "now() + interval '2 seconds'");
+    const { data: body, headers } = await service.operator.get<Tenant>(path);
+    expect(body.subscription).toMatchObject({ status: 'trialing', grace_ends_at: null });
+    await until(async () => (await status(school)).status === 'past_due' || undefined);
+    const send = (fields: object) =>
+      service.operator.send<Tenant>('PUT', path, {
+        body: { ...body, ...fields },
+        headers: { 'If-Match': headers.get('etag') ?? '' },
+      });
+    const updated = await send({});
+    expect([updated.status, updated.data.subscription.status]).toEqual([200, 'past_due']);
+    const started_at = inDays(-400);
+    expect(await send({ subscription: { ...body.subscription, started_at } })).toMatchObject({
+      status: 400,
+      details: [{ path: 'subscription' }],
+    });
   });
 
   test('extends a paid period without starting a new one, and a trial together with its end', async () => {

@@ -109,7 +109,7 @@ test('free text is mapped to a fixed set of values', async () => {
     insert into ${schema}.class (name, section, grade_id, academic_year_id, room) values ('${secret}', 'A', 1, 1, '${secret}');
     insert into ${schema}.user_account (email, first_name, last_name) values ('secret@example.org', 'Secret', 'Secret');
     insert into ${schema}.student (first_name, last_name, admission_number, class_id, gender, address, date_of_birth) values
-      ('Secret', 'One', '1', 1, '${secret}', '${secret}', '2011-01-01'), ('Secret', 'Two', '2', 1, ' F ', null, null), ('Secret', 'Three', '3', 1, 'Boy', null, null), ('Secret', 'Four', '4', 1, null, null, null);
+      ('Secret', 'One', '1', 1, 'non_binary', '${secret}', '2011-01-01'), ('Secret', 'Two', '2', 1, 'female', null, null), ('Secret', 'Three', '3', 1, 'male', null, null), ('Secret', 'Four', '4', 1, null, null, null);
     insert into ${schema}.fee_structure (name, academic_year_id) values ('${secret}', 1);
     insert into ${schema}.fee_component (fee_structure_id, name, amount, frequency) values (1, 'Tuition', 90, 'annual'), (1, '${secret}', 10, 'annual');
     insert into ${schema}.route (name, code, start_point) values ('${secret}', 'secret', '${secret}');
@@ -120,7 +120,7 @@ test('free text is mapped to a fixed set of values', async () => {
     insert into ${schema}.invoice (student_id, class_id, due_date, issued_at, invoice_number, notes) values (1, 1, '2025-10-01', '2025-09-15T12:00:00Z', 'INV-2025-000001', '${secret}');
     insert into ${schema}.invoice_item (invoice_id, student_id, description, amount, quantity) values (1, 1, '${secret}', 5, 2);
     insert into ${schema}.payment (student_id, student_fee_id, amount, payment_date, payment_method, notes) values
-      (1, 1, 1, '2025-10-01', '${secret}', '${secret}'), (1, 1, 2, '2025-10-01', 'Petty CASH', null), (1, 1, 3, '2025-10-01', 'Bank transfer', null);
+      (1, 1, 1, '2025-10-01', 'other', '${secret}'), (1, 1, 2, '2025-10-01', 'check', null), (1, 1, 3, '2025-10-01', 'mobile_money', null);
     insert into ${schema}.notification (user_id, title, message, type) values (1, '${secret}', '${secret}', '${secret}'), (1, '${secret}', '${secret}', 'holiday.added');
     insert into ${schema}.notification_delivery (channel, address, recipient_name, title, message, status) values ('email', 'secret@example.org', '${secret}', '${secret}', '${secret}', 'sent');
     insert into ${schema}.attendance (student_id, class_id, date, status, marked_by_name) values (1, 1, '2025-10-01', 'late', '${secret}');
@@ -137,7 +137,7 @@ test('free text is mapped to a fixed set of values', async () => {
     const values = (view: string, column: string) => [...new Set(all[view]?.map((row) => row[column]))].sort();
     expect(values('enrollments', 'gender')).toEqual(['female', 'male', 'other', 'unknown']);
     expect(values('fee_months', 'component')).toEqual(['Invoice', 'Transport', 'Tuition']);
-    expect(values('payments', 'method')).toEqual(['bank_transfer', 'cash', 'other']);
+    expect(values('payments', 'method')).toEqual(['cheque', 'online', 'other']);
     expect(values('notification_days', 'event')).toEqual(['holiday.added', 'other']);
 
     // Columns declared as not null contain no nulls.

@@ -1,6 +1,5 @@
 import { choice } from '../../http/coercion.ts';
 
-/** The gender of a person in a request. Responses may have other texts, from before this list existed. */
 export const gender = choice(['female', 'male', 'non_binary', 'other', 'undisclosed'], {
   synonyms: {
     female: ['f', 'girl', 'woman'],
