@@ -305,7 +305,7 @@ describe('an upgrade', () => {
     await change(school, { status: 'active', current_period_end: end });
     const { data } = await upgrade(school, 2);
     expect(data.plan.id).toBe(2);
-    expect(Date.parse(data.current_period_end ?? '')).toBe(Date.parse(end));
+    expect(Date.parse(data.current_period_end)).toBe(Date.parse(end));
   });
 
   test('changes the plan, starts a period of a month, and is in the audit log with the email of the user', async () => {
