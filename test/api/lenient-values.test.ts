@@ -247,9 +247,8 @@ describe('empty text', () => {
 
 describe('a form that sends every field as text', () => {
   test('creates a student: numbers and booleans may be text', async () => {
-    const { classId } = await school.classroom('By form');
     const fields = { first_name: 'Form', last_name: 'Student', is_active: 'on', create_user_account: 'false' };
-    const { data } = await school.admin.post<{ class_id: number; is_active: boolean; user_id: number | null }>(
+    const { data } = await admin.post<{ class_id: number; is_active: boolean; user_id: number | null }>(
       '/api/students',
       { ...fields, class_id: String(classId), roll_number: '', email: '' },
       201,
@@ -261,17 +260,17 @@ describe('a form that sends every field as text', () => {
       ['class_id', 'one'],
       ['is_active', 'perhaps'],
     ] as const) {
-      const { details } = await school.admin.post('/api/students', { ...fields, [field]: text }, 400);
+      const { details } = await admin.post('/api/students', { ...fields, [field]: text }, 400);
       expect(details.map(({ path }) => path)).toEqual([field]);
     }
   });
 
   test('sends a notification: an empty list of recipients is the same as none', async () => {
-    const user = await school.user(['teacher']);
+    const user = await world.school.user(['teacher']);
     const sent = { title: 'Form', message: 'By form', user_ids: [], role_ids: [] };
-    await school.admin.post('/api/notifications/send', { ...sent, all: 'false', user_ids: [String(user.id)] });
+    await admin.post('/api/notifications/send', { ...sent, all: 'false', user_ids: [String(user.id)] });
     expect((await user.get<{ title: string }[]>('/api/notifications?search=Form')).data).toHaveLength(1);
-    await school.admin.post('/api/notifications/send', { ...sent, all: 'false' }, 400);
+    await admin.post('/api/notifications/send', { ...sent, all: 'false' }, 400);
   });
 });
 

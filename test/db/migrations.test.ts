@@ -97,8 +97,8 @@ describe('migrating schools', () => {
     const existing = [await provision(database), await provision(database)];
     await addMigration(
       latest + 1,
-      `alter table student add column locker text;
-       create table locker (id bigserial primary key, student_id bigint references student (id));`,
+      `alter table student add column migration_probe text;
+       create table migration_probe (id bigserial primary key, student_id bigint references student (id));`,
     );
     const registered: BareTenant[] = [];
     for (let n = 0; n < 20; n++) registered.push(await register(database));
@@ -112,8 +112,8 @@ describe('migrating schools', () => {
     const expected = await schemaDefinition(database, [later.schema]);
     expect(expected).toEqual(
       expect.arrayContaining([
-        expect.stringMatching(/^policy tenant_N locker tenant_isolation /),
-        expect.stringMatching(/^column tenant_N.student.* locker text /),
+        expect.stringMatching(/^policy tenant_N migration_probe tenant_isolation /),
+        expect.stringMatching(/^column tenant_N.student.* migration_probe text /),
       ]),
     );
     for (const { schema } of [...existing, ...registered])
