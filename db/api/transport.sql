@@ -21,9 +21,9 @@ select core.define_operation('transport_contact_sheet', p_permission => 'transpo
 select core.define_record('transport_fee_plan', p_table => 'transport_fee_plan', p_key => 'fp.id',
   p_one_row_per_key => true,
   p_source => $$
-    transport_fee_plan fp join fee_component fc on fc.id = fp.fee_component_id
-      join fee_structure fs on fs.id = fc.fee_structure_id
-    join academic_year y on y.id = fs.academic_year_id left join route r on r.id = fp.route_id
+    transport_fee_plan fp left join fee_component fc on fc.id = fp.fee_component_id
+      left join fee_structure fs on fs.id = fc.fee_structure_id
+    left join academic_year y on y.id = fs.academic_year_id left join route r on r.id = fp.route_id
   $$,
   p_columns => $$
     fp.id, fs.name, fs.academic_year_id, y.name as academic_year_name, fp.route_id, r.name as route_name, fp.min_km,

@@ -178,6 +178,12 @@ begin
         || nullif(p_header -> 'subscription', 'null')
         || jsonb_build_object('id', nextval('platform.subscription_id_seq'), 'plan_id', v_file.plan_id)) s
       where s.tenant_id = v_file.id;
+    if not p_header -> 'subscription' ? 'grace_days' then
+      -- In earlier versions nothing ended a period. As in the upgrade, the import cancels no school.
+      update platform.subscription
+        set current_period_end = now() + case when status = 'active' then core.subscription_period() else '0' end
+        where tenant_id = v_file.id and status <> 'cancelled' and current_period_end < now();
+    end if;
   end if;
 end $$;
 comment on function core.archive_insert_school is

@@ -76,7 +76,7 @@ describe('class subjects', () => {
   test('invalid fields are a 400 that names each of them', async () => {
     const refused = await school.admin.post(
       path,
-      { class_id: '1', subject_id: 0, periods_per_week: 0, teacher_id: 1.5, class_name: 'X' },
+      { class_id: 'one', subject_id: 0, periods_per_week: 0, teacher_id: 1.5, class_name: 'X' },
       400,
     );
     expect(refused.details.map((detail) => detail.path).sort()).toEqual([

@@ -94,7 +94,7 @@ describe('a fee structure', () => {
     ]);
   });
 
-  test.each([[0], [-1], [1.001], [0.1 + 0.2], [1e10], [1e-7], ['5'], [null]])(
+  test.each([[0], [-1], [1.001], [0.1 + 0.2], [1e10], [1e-7], ['five'], [null]])(
     'refuses a component with the amount %p',
     async (amount) => {
       const answer = await school.admin.post(

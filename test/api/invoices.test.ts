@@ -248,7 +248,7 @@ describe('creating an invoice', () => {
     ['with a price of 0', { items: [{ ...item, amount: 0 }] }, ['items.0.amount']],
     ['with a negative price', { items: [{ ...item, amount: -1 }] }, ['items.0.amount']],
     ['with a price with three decimals', { items: [{ ...item, amount: 0.125 }] }, ['items.0.amount']],
-    ['with a price that is a string', { items: [{ ...item, amount: '1' }] }, ['items.0.amount']],
+    ['with a price that is no number', { items: [{ ...item, amount: 'one' }] }, ['items.0.amount']],
     ['with a quantity of 0', { items: [{ ...item, quantity: 0 }] }, ['items.0.quantity']],
     ['with a fractional quantity', { items: [{ ...item, quantity: 0.5 }] }, ['items.0.quantity']],
     ['with a blank item description', { items: [{ ...item, description: ' ' }] }, ['items.0.description']],

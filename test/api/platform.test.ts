@@ -730,7 +730,7 @@ describe('plans', () => {
   test.each([
     ['a price with three decimals', { price_monthly: 1.234 }, 'price_monthly'],
     ['a negative price', { price_monthly: -1 }, 'price_monthly'],
-    ['a price as text', { price_monthly: '10' }, 'price_monthly'],
+    ['a price that is no number', { price_monthly: 'ten' }, 'price_monthly'],
     ['a fractional student limit', { max_students: 0.5 }, 'max_students'],
     ['a negative teacher limit', { max_teachers: -1 }, 'max_teachers'],
     ['a feature whose name is not a lower case word', { features_json: { features: ['Teleport!'] } }, 'features_json'],

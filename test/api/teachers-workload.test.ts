@@ -194,7 +194,7 @@ describe('workload', () => {
       const refused = await rule(body, 400);
       expect(refused).toMatchObject({ error: 'validation_error', details: [{ path: 'max_periods_per_day' }] });
     }
-    for (const value of [0, -1, 1.5, 25, '3'])
+    for (const value of [0, -1, 1.5, 25, 'three'])
       expect((await rule({ max_periods_per_day: value }, 400)).details).toMatchObject([
         { path: 'max_periods_per_day' },
       ]);

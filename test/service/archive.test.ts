@@ -9,7 +9,7 @@ import { migrate } from '../../src/database/migrate.ts';
 import { withOwner } from '../../src/database/pool.ts';
 import { schemaDefinition } from '../support/database/schema-definition.ts';
 import { contents } from '../support/database/contents.ts';
-import { serverUrl, type TestDatabase } from '../support/server/database.ts';
+import { serverUrl, testDatabase, type TestDatabase } from '../support/server/database.ts';
 import { fileForm, jpeg, png } from '../support/fixtures/pictures.ts';
 import { runProgram } from '../support/server/processes.ts';
 import { type School, testPassword, testService } from '../support/server/service.ts';
@@ -142,7 +142,14 @@ async function changed(name: string, change: (lines: string[]) => string[]): Pro
 }
 
 const withHeader =
-  (change: (header: { schema_version: number; plan: string; tenant: Record<string, unknown> }) => void) =>
+  (
+    change: (header: {
+      schema_version: number;
+      plan: string;
+      tenant: Record<string, unknown>;
+      subscription: Record<string, unknown>;
+    }) => void,
+  ) =>
   (lines: string[]) => {
     const header = JSON.parse(lines[0] ?? '') as Parameters<typeof change>[0];
     change(header);
@@ -319,6 +326,26 @@ describe('an imported school', () => {
       201,
     );
     expect(another.id).toBe(school.id + 1);
+  });
+
+  test('from an earlier version, in which nothing ended a subscription, gets a month', async () => {
+    const path = await changed(
+      'earlier.gz',
+      withHeader(({ subscription }) => {
+        delete subscription['grace_days'];
+        subscription['current_period_end'] = '2026-02-01T00:00:00Z';
+      }),
+    );
+    const database = await testDatabase();
+    try {
+      await release(database, 9001, oddTables);
+      expect(await refusal(database, path)).toBe('imported');
+      expect(await database.query('select status, grace_days from core.current_subscription')).toEqual([
+        { status: 'active', grace_days: 14 },
+      ]);
+    } finally {
+      await database.drop();
+    }
   });
 
   test('cannot be imported a second time', async () => {
