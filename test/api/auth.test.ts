@@ -484,6 +484,14 @@ describe('tokens', () => {
       expect((await refresh(user.refreshToken, 401)).error).toBe('invalid_token');
     });
 
+    test('cannot use a token that an earlier version exchanged without storing its successor', async () => {
+      const user = await school.user(['teacher']);
+      const { sid } = claimsOf(user.token);
+      await service.database.query('update platform.refresh_token set used_at = now() where session_id = $1', [sid]);
+      expect((await refresh(user.refreshToken, 401)).error).toBe('invalid_token');
+      await user.get('/api/auth/profile', 401);
+    });
+
     test('loses its session when a thief uses a successor', async () => {
       const user = await school.user(['teacher']);
       const ofThief = nextOf(await refresh(user.refreshToken, 200));
