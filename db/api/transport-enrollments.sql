@@ -44,8 +44,8 @@ select core.define_sort('transport_enrollment', 'created_at', 'e.created_at');
 select core.define_sort('transport_enrollment', 'student_name',
   'platform.search_normal(s.last_name)', 'platform.search_normal(s.first_name)');
 select core.define_sort('transport_enrollment', 'stop',
-  'platform.search_normal(r.name)', 'e.route_id', 'st.sequence nulls last', 'platform.search_normal(s.last_name)',
-  'platform.search_normal(s.first_name)');
+  -- Names within a stop are not normalized: two calls for each of 20,000 enrollments would take 30 ms.
+  'platform.search_normal(r.name)', 'e.route_id', 'st.sequence nulls last', 's.last_name', 's.first_name');
 
 select core.define_functions('transport_enrollments', 'transport_enrollment',
   p_list =>
