@@ -2,7 +2,7 @@ import { type ErrorName, errors } from '../domain/errors.ts';
 import type { Endpoint } from './endpoint.ts';
 import { isAnonymous, type Operation } from './operation.ts';
 
-/** All errors of a calendar feed: its handler answers 404 to an invalid token, whatever the reason. */
+/** All errors of a calendar feed. Its handler answers 404 to every invalid token and does not say why. */
 const feedErrors: ErrorName[] = [
   'unavailable',
   'rate_limited',

@@ -587,7 +587,7 @@ describe('permissions', () => {
     ).toEqual([own.classId]);
   });
 
-  test('my-classes is empty without attendance.mark, whatever other permissions the user has', async () => {
+  test('my-classes is empty without attendance.mark, even for a user with other permissions', async () => {
     await addClass(1);
     expect(
       (await (await school.user([await school.role('attendance.manage', 'attendance.read')])).get(`${path}/my-classes`))

@@ -903,7 +903,7 @@ describe('profile picture', () => {
   const set = (who: Client, form: FormData, status: number) =>
     who.send<Profile>('POST', '/api/auth/profile/picture', { body: form }, status);
 
-  test('PNG and JPEG are detected by content, whatever the name, and served unchanged', async () => {
+  test('PNG and JPEG are detected by content, not by name, and served unchanged', async () => {
     const user = await school.user(['teacher']);
     for (const [content, name, claimed, type, extension] of [
       [png, 'holiday.txt', 'text/plain', 'image/png', 'png'],

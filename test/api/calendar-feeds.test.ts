@@ -286,7 +286,7 @@ describe('a feed', () => {
     expect(Date.parse((await used()) ?? '')).toBeGreaterThan(Date.parse(first ?? ''));
   });
 
-  test('answers 404 as soon as its owner revokes it, and nobody else can revoke it', async () => {
+  test('answers 404 as soon as its owner revokes it, and only the owner can revoke it', async () => {
     const feed = await make(one.teacher.client, { kind: 'own' });
     for (const client of [one.school.admin, one.other.client, elsewhere.admin]) {
       await client.get(`/api/schedule/feeds/${feed.id}`, 404);

@@ -202,7 +202,7 @@ describe('a browser subscription', () => {
     expect(refused.details.map((detail) => detail.path)).toEqual(['token']);
   });
 
-  test('gets the subscription key for any user of a school, and for nobody else', async () => {
+  test('gets the subscription key for every user of a school, but not for operators or without a login', async () => {
     const user = await school.user(['student']);
     expect((await user.get('/api/devices/web-push-key')).data).toEqual({ public_key: vapid.getPublicKey('base64url') });
     await service.operator.get('/api/devices/web-push-key', 403);

@@ -166,7 +166,7 @@ describe('the schedule of a class on a day', () => {
     expect(date).toBe(row?.today);
   });
 
-  test('is visible to the students and teachers of the class, and to nobody else without the permission', async () => {
+  test('is visible to the students and teachers of the class; all other users need the permission', async () => {
     const far = await one.insert('class', { name: 'Far', grade_id: one.gradeId, academic_year_id: one.yearId });
     for (const client of [one.student.client, one.teacher.client]) {
       expect((await ofClass(monday, client)).slots).toHaveLength(3);

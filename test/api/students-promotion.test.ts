@@ -486,7 +486,7 @@ describe('permissions', () => {
     await pupil.post('/api/students/promotion/preview', body([id], to.id, years[2]), 403);
   });
 
-  test('a user with a student record cannot preview without student.read, whatever other roles they have', async () => {
+  test('a user with a student record cannot preview without student.read, even with another role', async () => {
     const [from, to] = [await createClass(years[1]), await createClass(years[2])];
     const user = await school.user([await school.role('fee.read')]);
     const id = await createStudent(from.id);

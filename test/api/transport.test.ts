@@ -397,7 +397,7 @@ describe('fee plans', () => {
     expect((await feesOf(student, own)).find(({ id }) => id === fee?.id)).toMatchObject({ amount: 10, status: 'paid' });
   });
 
-  test('generate bills the students enrolled on the given day, including those who cancelled later, and nobody else', async () => {
+  test('generate bills only the students enrolled on the given day, including those who cancelled later', async () => {
     const own = await transportSchool(service);
     const { routeId, enrollments } = await own.ridden(2);
     await own.addStudent();

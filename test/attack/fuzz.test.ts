@@ -916,7 +916,7 @@ describe('the protocol', () => {
     },
   );
 
-  test('an unknown path returns 404 in the envelope, whatever its characters', async () => {
+  test('an unknown path returns 404 in the envelope, even with unusual characters', async () => {
     for (const path of [
       '/api/nothing',
       '/api//students',

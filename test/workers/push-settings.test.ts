@@ -136,7 +136,7 @@ describe('the network of the worker', () => {
     }
   });
 
-  test('is unreachable for web push, whatever an allowed host resolves to', async () => {
+  test('is unreachable for web push, even if an allowed host resolves to it', async () => {
     const { publicKey, privateKey } = webPush.generateVAPIDKeys();
     const env = {
       VAPID_PUBLIC_KEY: publicKey,

@@ -116,7 +116,7 @@ test('nobody is notified before 7:00, nor in a school that has subscribed, is su
   expect(await daysLeft(1)).toEqual([]);
 });
 
-test('after the trial the school is past due: its admins and the operators are told once, and again before the cancellation', async () => {
+test('after the trial the school is past due; its admins and the operators get one notice then, and more before the cancellation', async () => {
   const past = (days: number, hour?: number) => daysLeft(days, hour, 'subscription.past_due');
   expect(await past(-1, 6)).toEqual([]);
   const [[who, title, message] = []] = await past(-1);
