@@ -300,9 +300,6 @@ declare
 begin
   perform core.subscription_lapse(v_id);
   v_before := api.tenant_record(v_id);
-  if p ? 'read_only' then
-    perform core.refuse_read_only(p -> 'read_only', v_before, '{stats,recent_audit_logs}');
-  end if;
   if v_before ->> 'status' = 'deleted' then
     perform core.fail('invalid_state', 'This school is deleted. Restore it first.');
   elsif v_before #>> '{subscription,status}' is null then

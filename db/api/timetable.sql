@@ -139,9 +139,6 @@ declare
 begin
   perform api.require_whole_timetable();
   select * into v_before from timetable_config;
-  if p ? 'read_only' then
-    perform core.refuse_read_only(p -> 'read_only', api.timetable_config_record(1)::jsonb, '{updated_at}');
-  end if;
   select n.* into v_after from timetable_config c, jsonb_populate_record(c, p) n;
   begin
     update timetable_config

@@ -264,6 +264,9 @@ declare
   v_sequence integer;
 begin
   select * into v_stop from api.lock_stop(v_id);
+  if p ? 'read_only' then
+    perform core.require_unchanged('stop', v_id, p -> 'read_only');
+  end if;
   perform core.record_update('stop', p - 'sequence');
   if p ? 'sequence' then
     v_sequence := least(

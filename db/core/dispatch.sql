@@ -306,6 +306,9 @@ begin
     if p_context ->> 'if_match' is not null then
       perform core.require_match(v_operation.record, v_record_id, p_context ->> 'if_match', v_is_restore);
     end if;
+    if p ? 'read_only' then
+      perform core.require_unchanged(v_operation.record, v_record_id, p -> 'read_only');
+    end if;
   end if;
   if v_is_check then
     return;

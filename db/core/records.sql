@@ -259,6 +259,18 @@ end $$;
 comment on function core.refuse_read_only is
   'Raises validation_error if a read-only field differs from its current value.';
 
+create function core.require_unchanged(p_record text, p_id bigint, p_read_only jsonb) returns void
+  language plpgsql stable as $$
+declare
+  v_record core.record;
+begin
+  select * into strict v_record from core.record where name = p_record;
+  execute format('select core.refuse_read_only($1, api.%I($2)::jsonb, $3)', v_record.reader)
+    using p_read_only, p_id, v_record.unversioned_fields;
+end $$;
+comment on function core.require_unchanged is
+  'Raises validation_error if a read-only field of a request differs from the record, which must be locked.';
+
 create function core.record_update(p_record text, p jsonb) returns bigint language plpgsql as $$
 declare
   v_record core.record;
@@ -268,10 +280,6 @@ declare
 begin
   select * into strict v_record from core.record where name = p_record;
   v_alias := split_part(v_record.key, '.', 1);
-  if p ? 'read_only' then
-    execute format('select core.refuse_read_only($1, api.%I($2)::jsonb, $3)', v_record.reader)
-      using p -> 'read_only', (p ->> 'id')::bigint, v_record.unversioned_fields;
-  end if;
   select format('(%s) = (select %s from jsonb_populate_record(%I, $1) n)',
       string_agg(quote_ident(c), ', '), string_agg('n.' || quote_ident(c), ', '), v_alias)
     into v_set from unnest(v_record.writable) c where p ? c having count(*) > 0;

@@ -134,6 +134,7 @@ const granted: Record<string, string[]> = {
     'sort_key',
     'render',
     'require_match',
+    'require_unchanged',
     'session_end',
     'session_id',
     'session_open',
