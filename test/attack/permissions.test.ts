@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { passwords } from '../../src/domain/passwords.ts';
 import { createOperator } from '../../src/database/operator.ts';
 import { withOwner } from '../../src/database/pool.ts';
+import { readOnlyFields } from '../../src/http/validate.ts';
 import type { Client } from '../support/client/client.ts';
 import { populate } from '../support/fixtures/populate.ts';
 import { findErrors, isForSchools, type Registered, registry, sampleRequest } from '../support/server/registry.ts';
@@ -282,6 +283,20 @@ describe('permissions', () => {
       await client.get('/api/platform/tenants', 403);
     }
   });
+});
+
+test('every update of a record refuses a changed read-only field, and names it', async () => {
+  const updates = endpoints.filter(
+    (endpoint) => isForSchools(endpoint) && readOnlyFields(endpoint.route, endpoint.method).includes('created_at'),
+  );
+  expect(updates.length).toBeGreaterThan(20);
+  const lines = await findErrors(updates, async (endpoint) => {
+    const request = sampleRequest(document, endpoint, { id }, { body: { created_at: '2001-02-03T04:05:06Z' } });
+    const answer = await send(service.url, { ...request, token: school.admin.token });
+    const paths = answer.json?.details?.map(({ path }) => path) ?? [];
+    return errorMismatch(answer, 400, 'validation_error') ?? (paths.includes('created_at') ? undefined : answer.text);
+  });
+  expect(lines).toEqual([]);
 });
 
 describe('schools and operators', () => {
