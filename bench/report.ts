@@ -43,7 +43,7 @@ const precise = (value: number | undefined) => (value !== undefined && value < 1
 // Rounded down, so that 69.9 % is not reported as 70 %.
 const percent = (value: number) => `${String(Math.floor(value * 100 + 1e-9))} %`;
 const times = (value: number) => `${(Math.floor(value * 100 + 1e-9) / 100).toFixed(2)} ×`;
-const verdict = (isMet: boolean) => (isMet ? 'met' : 'missed');
+export const verdict = (isMet: boolean) => (isMet ? 'met' : 'missed');
 
 /** A markdown table; the first row is its head. */
 export function table(rows: string[][]): string {
