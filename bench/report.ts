@@ -175,7 +175,7 @@ const figuresTable = (figures: Figure[]) =>
 export function markdown(report: Report): string {
   const { cases, connections, rounds, seconds } = report;
   const random = cases.filter(({ result }) => result.random);
-  const first = cases.filter(({ bench }) => bench.hasFloors);
+  const first = cases.filter(({ bench }) => bench.hasBaselines);
   return [
     `${machine(report.commit)}, Postgres ${report.postgres}, shared by API, database and load generator; ` +
       `load average before the run ${report.loadBefore.toFixed(1)}. ` +
