@@ -280,20 +280,13 @@ comment on function core.tenant_features is 'The enabled features of this school
 
 create function core.tenant_size(p_tenant_id bigint, out students integer, out teachers integer, out classes integer)
   language plpgsql set search_path = pg_catalog, pg_temp as $$
-declare
-  -- Counts the whole school, regardless of the scope of the request.
-  v_before text[] := core.enter_tenant(p_tenant_id);
 begin
-  select
-      (select count(*) from student where is_active and deleted_at is null),
-      (select count(*) from teacher where is_active and deleted_at is null),
-      (select count(*) from class)
+  execute format('select students, teachers, classes from %I.school_usage', 'tenant_' || p_tenant_id)
     into students, teachers, classes;
-  perform core.leave_tenant(v_before);
 end $$;
 comment on function core.tenant_size is
-  'Counts the active students, active teachers and classes of a school. Only for functions of core, because it accepts '
-  'any school.';
+  'The number of active students, active teachers and classes of a school, including the changes of this transaction. '
+  'Only for functions of core, because it accepts any school.';
 
 create function core.tenant_usage(out students integer, out teachers integer, out classes integer)
   language sql stable security definer set search_path = pg_catalog, pg_temp as $$
