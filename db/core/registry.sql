@@ -178,7 +178,8 @@ comment on column core.record.reader is
 
 -- Defines a record and generates api.<name>_record(id), which returns one record as json or raises not_found.
 -- p_equals lists the filters that compare a column with the query parameter of the same name: `class_id` is a column of
--- the main table, `s.class_id` one of the table with the alias s. The name of a column tells its type. Other filters:
+-- the main table, `s.class_id` one of the table with the alias s. The type follows from the name (class_id is a bigint,
+-- is_active a boolean, date a date, others are text) or is given: `day_of_week::integer`. Other filters:
 -- core.define_filter. Sorts: core.define_sort. The columns of core.record explain the other parameters.
 create function core.define_record(
   p_name text, p_table text, p_columns text, p_source text, p_key text, p_one_row_per_key boolean default false,
@@ -190,6 +191,7 @@ create function core.define_record(
 ) returns void language plpgsql as $define$
 declare
   v_column text;
+  v_type text;
 begin
   insert into core.record (name, table_name, key, key_parts, is_single, columns, source, one_row_per_key, condition,
       deleted_condition, restore_fields, ended, search, default_sort, default_order, writable, unversioned_fields,
@@ -198,17 +200,18 @@ begin
       p_one_row_per_key, p_condition, p_deleted_condition, p_restore_fields, p_ended, p_search, p_default_sort,
       p_default_order, p_writable, p_unversioned_fields || '{updated_at}', coalesce(p_reader, p_name || '_record'));
   foreach v_column in array p_equals loop
+    v_type := substring(v_column from '::(\w+)$');
+    v_column := split_part(v_column, '::', 1);
     if v_column not like '%.%' then
       v_column := split_part(p_key, '.', 1) || '.' || v_column;
     end if;
-    perform core.define_filter(p_name, split_part(v_column, '.', 2), format('%s = :value::%s', v_column,
-      case
+    v_type := coalesce(v_type, case
         when v_column like '%\_id' then 'bigint'
         when v_column like '%.is\_%' then 'boolean'
         when v_column like '%.date' then 'date'
-        when v_column like '%.day\_of\_week' then 'integer'
         else 'text'
-      end));
+      end);
+    perform core.define_filter(p_name, split_part(v_column, '.', 2), format('%s = :value::%s', v_column, v_type));
   end loop;
   execute format($function$
     create function api.%1$I(p_id bigint) returns json language plpgsql as $body$
