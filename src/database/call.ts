@@ -3,7 +3,7 @@ import type pg from 'pg';
 import { classify } from './errors.ts';
 
 /**
- * What the dispatcher needs to know about a request besides its parameters. Calls from within the service leave it
+ * The facts about a request that the dispatcher needs besides its parameters. Calls from within the service leave it
  * empty.
  */
 export interface CallContext {
