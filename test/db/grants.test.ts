@@ -51,6 +51,7 @@ const granted: Record<string, string[]> = {
     'purge_due',
     'purge_mark',
     'purge_open',
+    'purge_state',
     'schools_to_clean_up',
     'tenant_lock_key',
     'schools_with_subscription_ending',
