@@ -13,7 +13,7 @@ import type { OutputOf } from '../support/client/output.ts';
 import type { NewFeed as NewFeedSchema } from '../../src/endpoints/schedule.ts';
 
 await steadyDay();
-const { service, school: elsewhere } = await serviceWithSchool();
+const { service, school: elsewhere } = await serviceWithSchool({}, 10);
 
 /** A feed as its creation answers it: with its address. */
 type Feed = OutputOf<typeof NewFeedSchema> & { url: string };

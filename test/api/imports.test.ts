@@ -13,7 +13,7 @@ import { checksums } from '../support/database/traces.ts';
 import type { OutputOf } from '../support/client/output.ts';
 import type { Report as ReportSchema } from '../../src/endpoints/imports.ts';
 
-const { service, school } = await serviceWithSchool({}, 'template_many_ready');
+const { service, school } = await serviceWithSchool({}, 13);
 
 type Report = OutputOf<typeof ReportSchema>;
 

@@ -7,7 +7,7 @@ import type { OutputOf } from '../support/client/output.ts';
 import type { StudentDashboard as StudentDashboardSchema } from '../../src/endpoints/students.ts';
 
 await steadyDay();
-const service = await serviceOfFile();
+const service = await serviceOfFile({}, 12);
 
 type StudentDashboard = OutputOf<typeof StudentDashboardSchema>;
 

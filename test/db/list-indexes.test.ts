@@ -7,7 +7,7 @@ let school: BareTenant;
 let classId: number;
 
 beforeAll(async () => {
-  database = await testDatabase('template_ready');
+  database = await testDatabase(3);
   school = await provision(database);
   const { schema } = school;
   await database.query(

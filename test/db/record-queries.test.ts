@@ -8,7 +8,7 @@ let school: BareTenant;
 let client: pg.Client;
 
 beforeAll(async () => {
-  database = await testDatabase('template_ready');
+  database = await testDatabase(3);
   school = await provision(database);
   client = new pg.Client({ connectionString: database.url });
   await client.connect();
