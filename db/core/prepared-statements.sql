@@ -3,9 +3,9 @@
 -- ever runs with the same search path, and keeps its plan. Decision 0005.
 
 create function core.max_prepared_statements() returns integer language sql stable
-  return coalesce(nullif(current_setting('app.max_prepared_statements', true), '')::integer, 100);
+  return coalesce(nullif(current_setting('app.max_prepared_statements', true), '')::integer, 250);
 comment on function core.max_prepared_statements is
-  'The number of prepared statements that one connection keeps, each about 200 kB. '
+  'The number of prepared statements that one connection keeps, of 80 to 330 kB each. '
   'Set it by alter role school_api set app.max_prepared_statements.';
 
 -- p_statement has one parameter, $1 of type jsonb, and returns one json value. It must come from a definition, never

@@ -135,8 +135,8 @@ create or replace function core.granted(p_acl aclitem[], p_owner oid) returns te
     where grantee <> p_owner
   );
 comment on function core.granted is
-  'What an access list grants to others than the owner, such as `delete school_tenant, select school_tenant`; null if '
-  'nothing.';
+  'The privileges that an access list grants to others than the owner, such as `delete school_tenant, select '
+  'school_tenant`; null if there are none.';
 
 create or replace function core.tenant_secure(p_tenant_id bigint) returns void
   language plpgsql set search_path = pg_catalog, pg_temp as $$
