@@ -6,6 +6,8 @@ from pg_proc p
 where p.pronamespace = 'api'::regnamespace and p.proname = o.name
   and p.proargtypes = array['jsonb'::regtype]::oidvector;
 
+select core.define_run_operation();
+
 do $check$
 declare
   v_fault text;
