@@ -32,6 +32,7 @@ grant select on core.operation to school_api;
 do $$
 declare
   v_shared text[] := '{
+    run_operation,run_write,is_feature_enabled,wide_permissions,
     tenant_id,user_id,session_id,teacher_id,student_id,permissions,has_permission,has_permission_for_all,time_zone,
     day_at_school,day_begins,today,fail,refuse_field,diff,enqueue,enqueue_all,enabled_features,record_page,json_page,
     deleted_record,search_patterns,sort_key,run_prepared,deallocate_unused,max_prepared_statements,record_page_query,

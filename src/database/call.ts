@@ -24,6 +24,8 @@ export interface CallContext {
   known?: string[];
   /** Signs the addresses of pictures in the answer; see PictureAddresses. */
   picture_key?: string;
+  /** Return the version of the record in the answer. */
+  needs_version?: true;
   /** Only checks whether the caller may run the operation, and If-Match; does not run it. */
   check_only?: true;
   /** The session is an operator acting for a user: every request leaves an audit entry. */
@@ -36,7 +38,7 @@ export interface CallContext {
 export interface CallAnswer {
   answer: string;
   content: Buffer | null;
-  /** The version of the record that the operation is about; null if it is about none. */
+  /** The version of the record in the answer, if the context asks for it; null for an operation without a record. */
   version: string | null;
   /** The id in the answer of a write, for the Location of a created record; null if it has none. */
   id: string | null;
