@@ -5,6 +5,8 @@ update core.operation o set writes = p.provolatile = 'v'
 from core.functions_in('api') p
 where p.proname = o.name and p.proargtypes = array['jsonb'::regtype]::oidvector;
 
+select core.define_run_operation();
+
 do $check$
 declare
   v_fault text;

@@ -32,10 +32,12 @@ grant select on core.operation to school_api;
 do $$
 declare
   v_shared text[] := '{
+    run_operation,run_write,is_feature_enabled,wide_permissions,
     tenant_id,user_id,session_id,teacher_id,student_id,permissions,has_permission,has_permission_for_all,time_zone,
     day_at_school,day_begins,today,fail,refuse_field,diff,enqueue,enqueue_all,enabled_features,record_page,json_page,
-    deleted_record,search_patterns,sort_key,record_page_query,record_where,record_export_page,record_order_by,
-    record_insert,record_update,record_delete,record_lock,refuse_deleted_reference,set_row_scope,file_content,
+    deleted_record,search_patterns,sort_key,run_prepared,deallocate_unused,max_prepared_statements,record_page_query,
+    record_where,record_export_page,record_order_by,record_insert,record_update,record_delete,record_lock,
+    refuse_deleted_reference,set_row_scope,file_content,
     claim_idempotency_key,require_match,version_of,versioned_fields,is_restore,refuse_read_only,require_unchanged,
     effective_rights,lock_rights,refresh_rights,session_set_rights,session_open,session_rotate,session_end,
     sessions_revoke,token_use,tokens_void,token_is_recent,login_attempt,login_succeeded,tenant_features,

@@ -18,6 +18,7 @@ const folders = [
   'db/analytics',
   'db/demo',
   'bench',
+  'bench/floors',
 ];
 
 const maxLineLength = 120;

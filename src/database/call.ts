@@ -4,7 +4,7 @@ import { classify } from './errors.ts';
 import type { Purpose, SchoolPool } from './school-pool.ts';
 
 /**
- * What the dispatcher needs to know about a request besides its parameters. Calls from within the service leave it
+ * The facts about a request that the dispatcher needs besides its parameters. Calls from within the service leave it
  * empty.
  */
 export interface CallContext {
@@ -25,6 +25,8 @@ export interface CallContext {
   known?: string[];
   /** Signs the addresses of pictures in the answer; see PictureAddresses. */
   picture_key?: string;
+  /** Return the version of the record in the answer. */
+  needs_version?: true;
   /** Only checks whether the caller may run the operation, and If-Match; does not run it. */
   check_only?: true;
   /** The session is an operator acting for a user: every request leaves an audit entry. */
@@ -39,7 +41,7 @@ export interface CallContext {
 export interface CallAnswer {
   answer: string;
   content: Buffer | null;
-  /** The version of the record that the operation is about; null if it is about none. */
+  /** The version of the record in the answer, if the context asks for it; null for an operation without a record. */
   version: string | null;
   /** The id in the answer of a write, for the Location of a created record; null if it has none. */
   id: string | null;

@@ -4,7 +4,7 @@ import type { CallContext } from '../database/call.ts';
 import { ApiError } from '../domain/errors.ts';
 import type { Operation } from './operation.ts';
 
-/** What the audit log stores about the client. */
+/** The facts about the client that the audit log stores. */
 export function clientContext(req: Request): CallContext {
   const agent = req.get('user-agent');
   return {

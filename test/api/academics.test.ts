@@ -5,7 +5,7 @@ import { type School, serviceOfFile } from '../support/server/service.ts';
 import type { OutputOf } from '../support/client/output.ts';
 import type { AcademicYear as AcademicYearSchema } from '../../src/endpoints/academics.ts';
 
-const service = await serviceOfFile({}, 'template_many_ready');
+const service = await serviceOfFile({}, 11);
 
 type Year = OutputOf<typeof AcademicYearSchema>;
 

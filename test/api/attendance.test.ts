@@ -17,7 +17,7 @@ import { dayIn, farZones, steadyDay } from '../support/fixtures/days.ts';
 import { serviceWithSchool, unique } from '../support/server/service.ts';
 
 await steadyDay();
-const { service, school } = await serviceWithSchool({}, 'template_many_ready');
+const { service, school } = await serviceWithSchool({}, 13);
 const {
   addClass,
   addStudent,

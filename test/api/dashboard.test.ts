@@ -7,7 +7,7 @@ import type { OutputOf } from '../support/client/output.ts';
 import type { Dashboard as DashboardSchema } from '../../src/endpoints/dashboard.ts';
 
 await steadyDay();
-const service = await serviceOfFile({}, 'template_many_ready');
+const service = await serviceOfFile({}, 13);
 
 type Dashboard = OutputOf<typeof DashboardSchema>;
 

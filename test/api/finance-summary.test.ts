@@ -8,7 +8,7 @@ import type {
   Source as SourceSchema,
 } from '../../src/endpoints/finance-summary.ts';
 
-const service = await testService();
+const service = await testService({}, 13);
 afterAll(() => service.close());
 
 type Figures = Omit<OutputOf<typeof SourceSchema>, 'count'>;

@@ -12,7 +12,7 @@ import type { OutputOf } from '../support/client/output.ts';
 import type { Impersonation as ImpersonationSchema } from '../../src/endpoints/impersonation.ts';
 import type { AuditLog as AuditLogSchema } from '../../src/endpoints/platform.ts';
 
-const { service, school } = await serviceWithSchool({ APP_URL: 'https://app.example/start' }, 'template_many_ready');
+const { service, school } = await serviceWithSchool({ APP_URL: 'https://app.example/start' }, 20);
 
 type Impersonation = OutputOf<typeof ImpersonationSchema>;
 type Entry = OutputOf<typeof AuditLogSchema>;

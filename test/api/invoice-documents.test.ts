@@ -4,7 +4,7 @@ import { malformedPictures } from '../support/fixtures/pictures.ts';
 import { pixel } from '../support/server/registry.ts';
 import { type School, serviceWithSchool } from '../support/server/service.ts';
 
-const { service, school } = await serviceWithSchool({}, 'template_many_ready');
+const { service, school } = await serviceWithSchool({}, 9);
 const path = '/api/fees/invoices';
 
 interface Made {

@@ -7,7 +7,7 @@ import type { OutputOf } from '../support/client/output.ts';
 import type { InvoiceWithPayments as InvoiceWithPaymentsSchema } from '../../src/endpoints/invoices.ts';
 import type { Payment as PaymentSchema } from '../../src/endpoints/payments.ts';
 
-const { service, school } = await serviceWithSchool({}, 'template_many_ready');
+const { service, school } = await serviceWithSchool({}, 5);
 const path = '/api/fees/invoices';
 
 type Payment = OutputOf<typeof PaymentSchema>;

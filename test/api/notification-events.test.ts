@@ -3,7 +3,7 @@ import type { Client } from '../support/client/client.ts';
 import { feeSchool } from '../support/fixtures/fees.ts';
 import { type School, serviceWithSchool, testPassword } from '../support/server/service.ts';
 
-const { service, school } = await serviceWithSchool();
+const { service, school } = await serviceWithSchool({}, 4);
 const day = (offset: number) => new Date(Date.now() + offset * 86_400_000).toISOString().slice(0, 10);
 const longDate = (date: string) =>
   new Intl.DateTimeFormat('en-GB', { dateStyle: 'long', timeZone: 'UTC' }).format(new Date(date));

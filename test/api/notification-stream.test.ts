@@ -11,7 +11,7 @@ const heartbeat = 400;
 const secret = 'a secret of the stream tests that is long enough';
 const { service, school } = await serviceWithSchool(
   { STREAM_HEARTBEAT_MS: String(heartbeat), JWT_SECRETS: secret },
-  'template_many_ready',
+  22,
 );
 
 type User = Client & { id: number; email: string };

@@ -5,7 +5,7 @@ import { type School, serviceWithSchool, unique } from '../support/server/servic
 import type { OutputOf } from '../support/client/output.ts';
 import type { Notification as NotificationSchema } from '../../src/endpoints/notifications.ts';
 
-const { service, school } = await serviceWithSchool({}, 'template_many_ready');
+const { service, school } = await serviceWithSchool({}, 8);
 const path = '/api/notifications';
 
 type Notification = OutputOf<typeof NotificationSchema>;

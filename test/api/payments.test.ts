@@ -6,7 +6,7 @@ import { testService } from '../support/server/service.ts';
 import type { OutputOf } from '../support/client/output.ts';
 import type { Payment as PaymentSchema } from '../../src/endpoints/payments.ts';
 
-const service = await testService();
+const service = await testService({}, 4);
 afterAll(() => service.close());
 const path = '/api/finance/payments';
 

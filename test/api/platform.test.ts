@@ -14,7 +14,7 @@ import type {
   TenantDetail as TenantDetailSchema,
 } from '../../src/endpoints/platform.ts';
 
-const { service, school } = await serviceWithSchool({}, 'template_many_ready');
+const { service, school } = await serviceWithSchool({}, 42);
 
 type AuditLog = OutputOf<typeof AuditLogSchema>;
 type Tenant = OutputOf<typeof TenantDetailSchema>;

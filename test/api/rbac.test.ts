@@ -3,7 +3,7 @@ import { serviceWithSchool, unique } from '../support/server/service.ts';
 import type { OutputOf } from '../support/client/output.ts';
 import type { Permission as PermissionSchema, Role as RoleSchema } from '../../src/endpoints/rbac.ts';
 
-const { service, school } = await serviceWithSchool({}, 'template_many_ready');
+const { service, school } = await serviceWithSchool({}, 5);
 const idsByName = async (path: string): Promise<Record<string, number>> =>
   Object.fromEntries(
     (await school.admin.get<{ id: number; name: string }[]>(path)).data.map(({ name, id }) => [name, id]),

@@ -6,7 +6,7 @@ import type { OutputOf } from '../support/client/output.ts';
 import type { Day as DaySchema, Schedule as ScheduleSchema } from '../../src/endpoints/schedule.ts';
 
 await steadyDay();
-const { service, school: empty } = await serviceWithSchool();
+const { service, school: empty } = await serviceWithSchool({}, 5);
 
 interface Slot {
   period: number;

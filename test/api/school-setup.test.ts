@@ -6,7 +6,7 @@ import type { OutputOf } from '../support/client/output.ts';
 import type { AcademicYear as AcademicYearSchema } from '../../src/endpoints/academics.ts';
 import type { SchoolInfo as SchoolInfoSchema, Status as StatusSchema } from '../../src/endpoints/school-setup.ts';
 
-const service = await serviceOfFile({}, 'template_many_ready');
+const service = await serviceOfFile({}, 33);
 /** A school that stays empty: every request to it is refused. */
 let fresh: School;
 

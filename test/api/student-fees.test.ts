@@ -4,7 +4,7 @@ import { walk } from '../support/client/pages.ts';
 import { race } from '../support/client/race.ts';
 import { testPassword, testService } from '../support/server/service.ts';
 
-const service = await testService();
+const service = await testService({}, 7);
 afterAll(() => service.close());
 const path = '/api/finance/student-fees';
 

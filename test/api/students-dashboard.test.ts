@@ -7,7 +7,7 @@ import type { OutputOf } from '../support/client/output.ts';
 import type { StudentDashboard as StudentDashboardSchema } from '../../src/endpoints/students.ts';
 
 await steadyDay();
-const service = await serviceOfFile();
+const service = await serviceOfFile({}, 12);
 
 type StudentDashboard = OutputOf<typeof StudentDashboardSchema>;
 
@@ -339,7 +339,7 @@ describe('access to the dashboard', () => {
     const scope = async (who: Client) => {
       const { sid } = jwt.decode(who.token) as { sid: string };
       const [row] = await service.database.query<{ scope: string }>(
-        `select settings ->> 'scope' as scope from core.admit('auth_profile', $1, '{}', '{}')`,
+        `select scope from core.admit('auth_profile', $1, '{}', '{}')`,
         [sid],
       );
       return row?.scope;

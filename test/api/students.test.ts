@@ -7,7 +7,7 @@ import { type School, serviceWithSchool, unique } from '../support/server/servic
 import type { OutputOf } from '../support/client/output.ts';
 import type { Student as StudentSchema } from '../../src/endpoints/students.ts';
 
-const { service, school } = await serviceWithSchool({}, 'template_many_ready');
+const { service, school } = await serviceWithSchool({}, 7);
 
 type Student = OutputOf<typeof StudentSchema>;
 

@@ -6,7 +6,7 @@ import type { OutputOf } from '../support/client/output.ts';
 import type { AuditLog as AuditLogSchema, TenantDetail } from '../../src/endpoints/platform.ts';
 import type { Subscription as SubscriptionSchema } from '../../src/endpoints/subscription.ts';
 
-const service = await serviceOfFile({}, 'template_many_ready');
+const service = await serviceOfFile({}, 38);
 
 type Tenant = OutputOf<typeof TenantDetail>;
 type Subscription = OutputOf<typeof SubscriptionSchema>;

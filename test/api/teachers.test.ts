@@ -8,7 +8,7 @@ import { type Leave, type Teacher, teacherHelpers } from '../support/fixtures/te
 import { type School, serviceWithSchool, unique } from '../support/server/service.ts';
 
 await steadyDay();
-const { service, school } = await serviceWithSchool({}, 'template_many_ready');
+const { service, school } = await serviceWithSchool({}, 5);
 const other = await service.school();
 const { add, read, withLogin, staff, rows, classOfYear, lead, subject, teach, slot } = teacherHelpers(service, school);
 

@@ -8,10 +8,7 @@ import { until } from '../support/client/until.ts';
 import type { OutputOf } from '../support/client/output.ts';
 import type { Generated as GeneratedSchema } from '../../src/endpoints/timetable.ts';
 
-const { service } = await serviceWithSchool(
-  { LEASE_RENEW_MS: '300', TIMETABLE_QUEUE_WAIT_MS: '1500' },
-  'template_many_ready',
-);
+const { service } = await serviceWithSchool({ LEASE_RENEW_MS: '300', TIMETABLE_QUEUE_WAIT_MS: '1500' }, 30);
 
 interface Cell {
   class_id: number;

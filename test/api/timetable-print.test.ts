@@ -7,7 +7,7 @@ import { serviceWithSchool } from '../support/server/service.ts';
 import { type Planned, planned } from '../support/fixtures/planned-school.ts';
 import { until } from '../support/client/until.ts';
 
-const { service } = await serviceWithSchool();
+const { service } = await serviceWithSchool({}, 9);
 
 let one: Planned;
 beforeAll(async () => {

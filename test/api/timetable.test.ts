@@ -10,7 +10,7 @@ import type {
   MovedSlot as MovedSlotSchema,
 } from '../../src/endpoints/timetable.ts';
 
-const { service, school } = await serviceWithSchool({}, 'template_many_ready');
+const { service, school } = await serviceWithSchool({}, 15);
 
 type Config = OutputOf<typeof ConfigSchema>;
 type Slot = OutputOf<typeof MovedSlotSchema>;

@@ -7,7 +7,7 @@ import { serviceOfFile, testPassword } from '../support/server/service.ts';
 import { day, type Enrollment, transportSchool } from '../support/fixtures/transport.ts';
 import { until } from '../support/client/until.ts';
 
-const service = await serviceOfFile();
+const service = await serviceOfFile({}, 5);
 const fleet = await transportSchool(service);
 const { admin, school, schema } = fleet;
 

@@ -5,7 +5,7 @@ import { day, transportSchool } from '../support/fixtures/transport.ts';
 import type { OutputOf } from '../support/client/output.ts';
 import type { Driver as DriverSchema, Workload as WorkloadSchema } from '../../src/endpoints/transport-people.ts';
 
-const service = await serviceOfFile();
+const service = await serviceOfFile({}, 4);
 const fleet = await transportSchool(service);
 const { admin, school, schema } = fleet;
 

@@ -10,7 +10,7 @@ import type {
   ScheduledRoute as ScheduledRouteSchema,
 } from '../../src/endpoints/transport-schedules.ts';
 
-const service = await serviceOfFile();
+const service = await serviceOfFile({}, 5);
 const fleet = await transportSchool(service);
 const { admin, school, schema } = fleet;
 

@@ -9,7 +9,7 @@ import { day, transportSchool } from '../support/fixtures/transport.ts';
 import type { OutputOf } from '../support/client/output.ts';
 import type { Dashboard as DashboardSchema, FeePlan as FeePlanSchema } from '../../src/endpoints/transport.ts';
 
-const service = await serviceOfFile();
+const service = await serviceOfFile({}, 20);
 const fleet = await transportSchool(service);
 const { admin, school, schema } = fleet;
 

@@ -5,7 +5,7 @@ import { type School, serviceWithSchool, testPassword, unique } from '../support
 import type { OutputOf } from '../support/client/output.ts';
 import type { User as UserSchema } from '../../src/endpoints/users.ts';
 
-const { service, school } = await serviceWithSchool({}, 'template_many_ready');
+const { service, school } = await serviceWithSchool({}, 6);
 const roleIds = await rolesOf(school);
 
 type User = OutputOf<typeof UserSchema>;

@@ -15,7 +15,7 @@ import { share } from '../support/client/share.ts';
 import { type Answered, errorMismatch, send, type Sent } from '../support/client/wire.ts';
 
 const baseDomain = 'schools.example';
-const service = await testService({ BASE_DOMAIN: baseDomain }, 'template_many_ready');
+const service = await testService({ BASE_DOMAIN: baseDomain }, 11);
 afterAll(() => service.close());
 const { endpoints, document } = await registry(service);
 const mine = endpoints.filter(isForSchools);

@@ -6,7 +6,7 @@ import { browserOfFile } from '../support/client/browser.ts';
 import { button, heading, loginPage, toast } from '../support/client/page.ts';
 import { serviceWithSchool, unique } from '../support/server/service.ts';
 
-const { service, school } = await serviceWithSchool({}, 'template_many_ready');
+const { service, school } = await serviceWithSchool({}, 6);
 const { operator } = service;
 const { test, openSession } = await browserOfFile(service);
 

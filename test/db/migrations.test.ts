@@ -26,8 +26,8 @@ afterEach(async () => {
   databases = [];
 });
 
-async function newDatabase(template?: 'template0'): Promise<TestDatabase> {
-  const database = await testDatabase(template);
+async function newDatabase(schools?: 'empty'): Promise<TestDatabase> {
+  const database = await testDatabase(schools);
   databases.push(database);
   return database;
 }
@@ -70,7 +70,7 @@ describe('migrate()', () => {
   });
 
   test('gives the same result when five processes migrate an empty database at once', async () => {
-    const [many, single] = [await newDatabase('template0'), await newDatabase()];
+    const [many, single] = [await newDatabase('empty'), await newDatabase()];
     const runs = await Promise.all(
       Array.from({ length: 5 }, () => runProgram('src/cli/main.ts', ['migrate'], { DATABASE_URL: many.url })),
     );
@@ -225,7 +225,7 @@ describe('migrating schools', () => {
       [registered.id, latest + 1],
     ]);
     expect(await snapshot(database)).toEqual(before);
-    const empty = await newDatabase('template0');
+    const empty = await newDatabase('empty');
     const steps: string[] = [];
     expect(await migrate({ ownerUrl: empty.url, dryRun: true, onStep: (line) => steps.push(line) })).toEqual({
       tenants: [],

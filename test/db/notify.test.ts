@@ -25,7 +25,7 @@ const user = async (email: string, first_name: string, is_active = true) =>
   );
 
 beforeAll(async () => {
-  database = await testDatabase('template_ready');
+  database = await testDatabase(3);
   school = await provision(database);
   amina = await user('amina@test.example', 'Amina');
   ben = await user('ben@test.example', 'Ben');

@@ -44,7 +44,7 @@ const found = (schools: Parameters<typeof asAnalyst>[1]): Promise<Record<string,
 const inEachView = (...schools: number[]) => Object.fromEntries(views.map((view) => [view, schools]));
 
 beforeAll(async () => {
-  database = await testDatabase('template_ready');
+  database = await testDatabase(11);
   ids = [];
   // More than nine, so that one id is a prefix of another.
   for (let n = 0; n < 11; n++) {

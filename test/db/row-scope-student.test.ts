@@ -19,7 +19,7 @@ let ofStudents: TenantTable[];
 const mine = { 'app.scope': 'own', 'app.student_id': '1', 'app.user_id': '1' };
 
 beforeAll(async () => {
-  database = await testDatabase('template_ready');
+  database = await testDatabase(3);
   school = await provision(database);
   tables = await tenantTables(database, school.schema);
   ofStudents = tables.filter((table) => table.columns.includes('student_id'));

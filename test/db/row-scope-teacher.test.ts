@@ -6,7 +6,7 @@ let database: TestDatabase;
 let school: BareTenant;
 
 beforeAll(async () => {
-  database = await testDatabase('template_ready');
+  database = await testDatabase(3);
   school = await provision(database);
   // Students 1 and 2 are in class 1 (student 2 was in class 2 before), student 3 is in class 2.
   await database.query(

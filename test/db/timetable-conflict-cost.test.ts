@@ -8,7 +8,7 @@ let school: BareTenant;
 const classes = 60;
 
 beforeAll(async () => {
-  database = await testDatabase('template_ready');
+  database = await testDatabase(3);
   school = await provision(database);
   // 60 classes with 40 periods, the teachers of which have limits and periods in which they are away: class c has
   // teacher (c + period of the week) % 60, so that no teacher has two lessons at once.

@@ -56,7 +56,7 @@ const release = (database: TestDatabase, version: number, body: string) =>
 
 const dataDir = await mkdtemp(join(tmpdir(), 'school-archive-'));
 const service = await testService({ DATA_DIR: dataDir });
-const elsewhere = await testService({}, 'template_school');
+const elsewhere = await testService({}, 0);
 let school: School;
 let student: { id: number };
 let gone: { id: number };

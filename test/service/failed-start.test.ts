@@ -14,7 +14,7 @@ test.each([
     'permission denied for function pg_advisory_lock_shared',
   ],
 ])('a worker that cannot start, because %s, closes all of its connections', async (_reason, change, message) => {
-  const database = await testDatabase('template_ready');
+  const database = await testDatabase(3);
   const folder = await mkdtemp(join(tmpdir(), 'school-failed-start-'));
   try {
     await database.query(change);

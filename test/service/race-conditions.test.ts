@@ -3,7 +3,7 @@ import jwt from 'jsonwebtoken';
 import { race as raceIn } from '../support/client/race.ts';
 import { serviceWithSchool, testPassword } from '../support/server/service.ts';
 
-const { service, school } = await serviceWithSchool({}, 'template_many_ready');
+const { service, school } = await serviceWithSchool({}, 9);
 
 const race = <T>(lock: string, count: number, send: () => Promise<T>[]) => raceIn(service.database, lock, count, send);
 const statuses = (answers: { status: number }[]) => answers.map(({ status }) => status).sort();

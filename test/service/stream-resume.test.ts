@@ -7,7 +7,7 @@ import { until } from '../support/client/until.ts';
 
 const { readConfig, startService } = shared;
 
-const { service, school } = await serviceWithSchool({ STREAM_HEARTBEAT_MS: '1000' }, 'template_many_ready');
+const { service, school } = await serviceWithSchool({ STREAM_HEARTBEAT_MS: '1000' }, 2);
 const listeners = () =>
   service.database.query<{ pid: number }>(
     "select pid from pg_stat_activity where application_name = 'school_listen' and datname = current_database()",

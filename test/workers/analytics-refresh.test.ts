@@ -10,7 +10,7 @@ import { type BareTenant, provision, register } from '../support/database/tenant
 import { until } from '../support/client/until.ts';
 import { workerContext } from '../support/server/worker.ts';
 
-const database = await testDatabase('template_many_ready');
+const database = await testDatabase(23);
 const pool = rolePool('school_worker', database.url, undefined, 12);
 afterAll(async () => {
   await pool.end();

@@ -16,7 +16,7 @@ let database: TestDatabase;
 let school: BareTenant;
 
 beforeAll(async () => {
-  database = await testDatabase('template_many_ready');
+  database = await testDatabase(2);
 });
 beforeEach(async () => {
   school = await provision(database);

@@ -12,7 +12,7 @@ let database: TestDatabase;
 let school: BareTenant;
 
 beforeEach(async () => {
-  database = await testDatabase('template_ready');
+  database = await testDatabase(3);
   school = await provision(database);
 });
 afterEach(async () => {

@@ -32,14 +32,17 @@ const smtp = new SMTPServer({
 });
 await new Promise<void>((done) => void smtp.listen(0, '127.0.0.1', done));
 const [fcm, web] = await Promise.all([fcmService(), webPushService()]);
-const { service, school } = await serviceWithSchool({
-  ...fcm.env,
-  ...web.env,
-  PUSH_TIMEOUT_MS: '4000',
-  SMTP_URL: `smtp://127.0.0.1:${(smtp.server.address() as AddressInfo).port}`,
-  EMAIL_FROM: 'Service <office@valley.example>',
-  APP_URL: 'https://app.example/school/',
-});
+const { service, school } = await serviceWithSchool(
+  {
+    ...fcm.env,
+    ...web.env,
+    PUSH_TIMEOUT_MS: '4000',
+    SMTP_URL: `smtp://127.0.0.1:${(smtp.server.address() as AddressInfo).port}`,
+    EMAIL_FROM: 'Service <office@valley.example>',
+    APP_URL: 'https://app.example/school/',
+  },
+  4,
+);
 // Runs after the service has been closed, because its afterAll was registered first.
 afterAll(async () => {
   await Promise.all([fcm.close(), web.close(), new Promise<void>((done) => smtp.close(() => done()))]);

@@ -15,7 +15,7 @@ import { withRole } from '../support/database/tenants.ts';
 import { until } from '../support/client/until.ts';
 
 const dataDir = await mkdtemp(join(tmpdir(), 'school-purge-'));
-const service = await testService({ DATA_DIR: dataDir, TENANT_RETENTION_DAYS: '30' }, 'template_school');
+const service = await testService({ DATA_DIR: dataDir, TENANT_RETENTION_DAYS: '30' }, 18);
 const { database, operator, anonymous } = service;
 const exports = join(dataDir, 'exports');
 afterAll(async () => {

@@ -154,7 +154,7 @@ describe('the network of the worker', () => {
 });
 
 test('without settings push messages are dropped with a reason and one warning in the log, and emails are sent', async () => {
-  const database = await testDatabase('template_ready');
+  const database = await testDatabase(3);
   const pool = rolePool('school_worker', database.url, undefined, 4);
   const lines: string[] = [];
   const sent: string[] = [];

@@ -5,7 +5,7 @@ import { mailsTo, queueIsEmpty } from '../support/fakes/mail.ts';
 import { operatorEmail, type School, serviceOfFile } from '../support/server/service.ts';
 import { until } from '../support/client/until.ts';
 
-const service = await serviceOfFile({}, 'template_many_ready');
+const service = await serviceOfFile({}, 15);
 let school: School;
 
 beforeEach(async () => {

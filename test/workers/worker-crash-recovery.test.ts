@@ -19,7 +19,7 @@ let programs: Program[];
 
 beforeEach(async () => {
   [database, fcm, folder] = await Promise.all([
-    testDatabase('template_ready'),
+    testDatabase(3),
     fcmService(),
     mkdtemp(join(tmpdir(), 'school-crash-')),
   ]);

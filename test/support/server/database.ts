@@ -29,14 +29,23 @@ async function maintain(text: string): Promise<void> {
   }
 }
 
+/** The database that a test database is a clone of: migrated, with the tables of this many ready-made schools. */
+export const templateOf = (count: number): string =>
+  count === 0 ? 'template_school' : `template_ready_${String(count)}`;
+
+/** The smallest of these databases with `count` ready-made schools, or the largest if none has so many. */
+function readyTemplate(count: number): string {
+  const counts = JSON.parse(process.env['TEST_READY_SCHOOLS'] ?? '[]') as number[];
+  return templateOf(count === 0 ? 0 : (counts.find((each) => each >= count) ?? counts.at(-1) ?? 0));
+}
+
 /**
- * Creates a database: a clone of the migrated template, of one with ready-made schools (see ready-schools.ts), or an
- * empty one. `drop` fails while a connection is open.
+ * Creates a migrated database, or an empty one. `drop` fails while a connection is open.
+ * @param schools  how many schools the test will add at least; their tables are ready-made (see ready-schools.ts)
  */
-export async function testDatabase(
-  template: 'template_school' | 'template_ready' | 'template_many_ready' | 'template0' = 'template_school',
-): Promise<TestDatabase> {
+export async function testDatabase(schools: number | 'empty' = 0): Promise<TestDatabase> {
   const name = `test_${randomUUID().replaceAll('-', '')}`;
+  const template = schools === 'empty' ? 'template0' : readyTemplate(schools);
   await maintain(
     `create database ${name} template ${template} strategy ${process.env['TEST_CLONE_STRATEGY'] ?? 'wal_log'}`,
   );

@@ -13,7 +13,11 @@ const cache = join(root, 'node_modules/.cache/test-clusters');
 /** The files that determine the content of a prepared cluster. `src/domain` has the errors that installation stores. */
 const sources = ['db', 'migrations', 'src/database', 'src/domain', 'test/support/server', 'package-lock.json'];
 
-const dayMs = 24 * 60 * 60 * 1000;
+const maxKept = 3;
+/** Longer than a run needs to copy a cluster. */
+const maxCopyMs = 5 * 60 * 1000;
+/** A cluster that is kept needs no old WAL segments. They would double its size. */
+const settings = [...scratchSettings, 'wal_recycle=off', 'min_wal_size=32MB'];
 
 /** A name for the present content of the sources and these counts of ready-made schools. */
 async function keyOf(schools: readonly number[]): Promise<string> {
@@ -34,10 +38,10 @@ async function keyOf(schools: readonly number[]): Promise<string> {
 /**
  * Puts two stopped clusters into a folder: `migrated` has the migrated database `school`, and `postgres` has the
  * templates of setup.ts. Creating them takes several seconds. They are therefore kept in node_modules/.cache, by a hash
- * of the SQL and the code that create them, and copied by later runs. CI creates them anew.
- * @param schools  the counts of ready-made schools in the two templates
+ * of the SQL and the code that create them, and copied by later runs. The last three are kept. CI creates them anew.
+ * @param schools  see makeReadySchools
  */
-export async function prepareClusters(folder: string, schools: readonly [number, number]): Promise<void> {
+export async function prepareClusters(folder: string, schools: readonly number[]): Promise<void> {
   const isCached = process.env['CI'] === undefined;
   const kept = join(cache, await keyOf(schools));
   const clusters = ['migrated', 'postgres'];
@@ -62,17 +66,22 @@ const markUsed = (path: string) =>
     () => false,
   );
 
-/** Removes clusters that no run used for a day. Younger ones may be in use by a parallel run. */
+/** Removes the least recently used clusters. A recently used one may be in use: a parallel run copies it. */
 async function removeUnused(): Promise<void> {
-  for (const name of await readdir(cache).catch(() => [])) {
-    const path = join(cache, name);
-    const { mtimeMs } = await stat(path).catch(() => ({ mtimeMs: Infinity }));
-    if (mtimeMs < Date.now() - dayMs) await rm(path, { recursive: true, force: true });
-  }
+  const names = await readdir(cache).catch(() => []);
+  const clusters = await Promise.all(
+    names.map(async (name) => {
+      const path = join(cache, name);
+      return { path, usedMs: (await stat(path).catch(() => undefined))?.mtimeMs ?? Infinity };
+    }),
+  );
+  clusters.sort((a, b) => b.usedMs - a.usedMs);
+  for (const { path, usedMs } of clusters.slice(maxKept - 1))
+    if (usedMs < Date.now() - maxCopyMs) await rm(path, { recursive: true, force: true });
 }
 
-async function createClusters(folder: string, [few, many]: readonly [number, number]): Promise<void> {
-  const first = await startEmbedded(folder, scratchSettings);
+async function createClusters(folder: string, schools: readonly number[]): Promise<void> {
+  const first = await startEmbedded(folder, settings);
   try {
     await ensureDatabase(first, 'school');
     await migrate({ ownerUrl: first.url('school') });
@@ -80,10 +89,10 @@ async function createClusters(folder: string, [few, many]: readonly [number, num
     await first.stop();
   }
   await copyCluster(first.cluster, join(folder, 'migrated'));
-  const second = await startEmbedded(folder, scratchSettings);
+  const second = await startEmbedded(folder, settings);
   try {
     await withOwner(second.url('postgres'), (owner) => owner.query('alter database school rename to template_school'));
-    await makeReadySchools(second, few, many);
+    await makeReadySchools(second, schools);
   } finally {
     await second.stop();
   }

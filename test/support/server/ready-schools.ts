@@ -1,7 +1,9 @@
 import { readdir, rm, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
+import type pg from 'pg';
 import { type EmbeddedServer, removeCluster } from '../../../src/database/embedded.ts';
 import { withOwner } from '../../../src/database/pool.ts';
+import { templateOf } from './database.ts';
 
 const memoryFolder = '/dev/shm';
 const minFreeBytes = 6e9;
@@ -32,38 +34,42 @@ function isAlive(pid: number): boolean {
 }
 
 /**
- * Creates the databases `template_ready` and `template_many_ready`: clones of `template_school` that also contain the
- * tables of their first schools, created by the tenant migrations and renamed to ready_1, ready_2… When the API adds
- * the school with that id, a trigger renames the schema to tenant_<id>, and provisioning continues from its version
- * with newer migrations, roles and settings. Schools that the owner adds by SQL, and schools with higher ids, are
- * created from the first migration on.
+ * Creates one database for each of these counts: a clone of `template_school` that also contains the tables of its
+ * first schools, created by the tenant migrations and renamed to ready_1, ready_2… When the API adds the school with
+ * that id, a trigger renames the schema to tenant_<id>, and provisioning continues from its version with newer
+ * migrations, roles and settings. Schools that the owner adds by SQL, and schools with higher ids, are created from the
+ * first migration on.
+ * @param counts  in ascending order
  */
-export async function makeReadySchools(server: EmbeddedServer, few: number, many: number): Promise<void> {
-  const url = server.url('template_ready');
-  await clone(server, 'template_school', 'template_ready');
-  await makeSchools(url, 1, few);
-  await withOwner(url, async (owner) => {
-    const { rows } = await owner.query<{ version: number }>(
-      'select max(version) as version from platform.tenant_migration',
+export async function makeReadySchools(server: EmbeddedServer, counts: readonly number[]): Promise<void> {
+  let made = 0;
+  for (const count of counts) {
+    const name = templateOf(count);
+    await withOwner(server.url('postgres'), (owner) =>
+      owner.query(`create database ${name} template ${templateOf(made)} strategy file_copy`),
     );
-    await owner.query(`
-      create function public.take_ready_school() returns trigger language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-      begin
-        if to_regnamespace('ready_' || new.id) is not null then
-          execute format('alter schema ready_%1$s rename to tenant_%1$s', new.id);
-          new.schema_version := ${String(rows[0]?.version)};
-        end if;
-        return new;
-      end $$;
-      create trigger take_ready_school before insert on platform.tenant
-        for each row when (current_setting('application_name') = 'school_api') execute function public.take_ready_school()`);
-  });
-  await clone(server, 'template_ready', 'template_many_ready');
-  await makeSchools(server.url('template_many_ready'), few + 1, many);
+    await makeSchools(server.url(name), made + 1, count);
+    if (made === 0) await withOwner(server.url(name), takeReadySchools);
+    made = count;
+  }
 }
 
-const clone = (server: EmbeddedServer, from: string, to: string) =>
-  withOwner(server.url('postgres'), (owner) => owner.query(`create database ${to} template ${from}`));
+async function takeReadySchools(owner: pg.Client): Promise<void> {
+  const { rows } = await owner.query<{ version: number }>(
+    'select max(version) as version from platform.tenant_migration',
+  );
+  await owner.query(`
+    create function public.take_ready_school() returns trigger language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+    begin
+      if to_regnamespace('ready_' || new.id) is not null then
+        execute format('alter schema ready_%1$s rename to tenant_%1$s', new.id);
+        new.schema_version := ${String(rows[0]?.version)};
+      end if;
+      return new;
+    end $$;
+    create trigger take_ready_school before insert on platform.tenant
+      for each row when (current_setting('application_name') = 'school_api') execute function public.take_ready_school()`);
+}
 
 /** Creates the tables of the schools from one id to another, several at a time. */
 async function makeSchools(url: string, from: number, to: number): Promise<void> {

@@ -52,7 +52,8 @@ export interface School {
   classroom(name?: string): Promise<{ classId: number; gradeId: number; yearId: number }>;
 }
 
-type Template = 'template_ready' | 'template_many_ready' | 'template_school';
+/** Enough ready-made schools for most files. */
+const defaultSchools = 3;
 
 let serial = 0;
 
@@ -62,14 +63,11 @@ export const unique = (what: string) => `${what}-${++serial}`;
 /**
  * Starts the API and a worker on a clone of the migrated database.
  * @param env  settings that override the tests' own
- * @param template  `template_ready` has three ready-made schools, `template_many_ready` 14. With
- *   `template_school`, each school is created by the migrations
+ * @param schools  how many schools the file adds; their tables are ready-made (see ready-schools.ts). With 0, each
+ *   school is created by the migrations
  */
-export async function testService(
-  env: Record<string, string> = {},
-  template: Template = 'template_ready',
-): Promise<TestService> {
-  const database = await testDatabase(template);
+export async function testService(env: Record<string, string> = {}, schools = defaultSchools): Promise<TestService> {
+  const database = await testDatabase(schools);
   const dataDir = await mkdtemp(join(tmpdir(), 'school-data-'));
   const config = readConfig({
     PORT: '0',
@@ -210,8 +208,8 @@ export async function testService(
 }
 
 /** Starts the service of a test file, at the top of the file. It is closed after the last test. */
-export async function serviceOfFile(env: Record<string, string> = {}, template?: Template): Promise<TestService> {
-  const service = await testService(env, template);
+export async function serviceOfFile(env: Record<string, string> = {}, schools?: number): Promise<TestService> {
+  const service = await testService(env, schools);
   afterAll(() => service.close());
   return service;
 }
@@ -219,9 +217,9 @@ export async function serviceOfFile(env: Record<string, string> = {}, template?:
 /** Starts the service of a test file, and adds a school. */
 export async function serviceWithSchool(
   env: Record<string, string> = {},
-  template?: Template,
+  schools?: number,
 ): Promise<{ service: TestService; school: School }> {
-  const service = await serviceOfFile(env, template);
+  const service = await serviceOfFile(env, schools);
   try {
     return { service, school: await service.school() };
   } catch (error) {

@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { GlobalConfig } from 'jest';
 import { type EmbeddedServer, scratchSettings, startEmbedded } from '../../../src/database/embedded.ts';
 import { scratchFolder } from './ready-schools.ts';
 import { ownFolder } from './own-server.ts';
@@ -13,17 +14,25 @@ declare global {
 }
 
 /**
- * Starts one Postgres server for the whole run, with three databases that test files clone: `template_school` is
- * migrated; `template_ready` and `template_many_ready` also have the tables of the first schools. Also keeps a copy of
- * a server's files with only the migrated database, for tests that need a server of their own.
+ * The counts of ready-made schools in the databases that test files clone. On a disk, copying a school costs half as
+ * much as creating it: only as many as nearly every file needs. A run of a few files has fewer, which are created faster.
  */
-export default async function setup(): Promise<void> {
+const readySchools = (isInMemory: boolean, isWholeRun: boolean) =>
+  isInMemory ? [3, 8, 20, ...(isWholeRun ? [45] : [])] : [2];
+
+/**
+ * Starts one Postgres server for the whole run, with the databases that test files clone: `template_school` is
+ * migrated; the others also have the tables of the first schools (see ready-schools.ts). Also keeps a copy of a
+ * server's files with only the migrated database, for tests that need a server of their own.
+ */
+export default async function setup({ nonFlagArgs }: GlobalConfig): Promise<void> {
   prepareConsole();
   const folder = await scratchFolder();
   const dataDir = await ownFolder(`school-scratch-${String(process.pid)}-`, folder);
   try {
-    // On a disk, copying a school costs half as much as creating it: only as many as nearly every file needs.
-    await prepareClusters(dataDir, folder ? [3, 14] : [2, 2]);
+    const counts = readySchools(folder !== undefined, nonFlagArgs.length === 0);
+    await prepareClusters(dataDir, counts);
+    process.env['TEST_READY_SCHOOLS'] = JSON.stringify(counts);
     const server = await startEmbedded(dataDir, scratchSettings);
     globalThis.testServer = { server, dataDir };
     process.env['TEST_SERVER_URL'] = server.url('DATABASE');
