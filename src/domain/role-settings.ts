@@ -2,7 +2,7 @@
 export type LoginRole = 'school_api' | 'school_worker' | 'school_graphql';
 
 /** For every statement of the service; see docs/decisions/0005-query-plans-under-row-security.md. */
-const planner = { random_page_cost: '1.1', jit: 'off', max_parallel_workers_per_gather: '0' };
+const planner = { random_page_cost: '1.1', jit: 'off' };
 
 /**
  * The settings of the roles. A migration sets them on the roles, unless an administrator has set other values, for
