@@ -1,7 +1,7 @@
 import tseslint from 'typescript-eslint';
 
 export default tseslint.config(
-  { ignores: ['node_modules', '.data', '.bench', 'coverage', 'dist'] },
+  { ignores: ['node_modules', '.data', '.bench', '.bench-scale', 'coverage', 'dist'] },
   {
     files: ['**/*.ts', '**/*.mts', '**/*.tsx'],
     extends: [...tseslint.configs.strictTypeChecked, ...tseslint.configs.stylisticTypeChecked],

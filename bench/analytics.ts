@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { Agent, request } from 'node:http';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command } from 'commander';
@@ -9,6 +8,8 @@ import { startEmbedded } from '../src/database/embedded.ts';
 import { withOwner } from '../src/database/pool.ts';
 import { benchDatabase } from './database.ts';
 import { startApi } from './service.ts';
+import { median, pick, quantile } from './statistics.ts';
+import { sendSteadily, timedRequest } from './steady.ts';
 import { usage } from './usage.ts';
 
 // `npm run bench:analytics`: the latency of school requests without analytics queries, and with four queries over all
@@ -57,42 +58,6 @@ const queries = [
   '{ attendanceDays { aggregates { distinctCount { classId date tenantId grade } average { attendanceRate } } } }',
 ];
 
-const agent = new Agent({ keepAlive: true, maxSockets: 64 });
-
-/** Sends one request and measures its milliseconds. @throws unless the status is 200 */
-function timed(
-  url: string,
-  path: string,
-  token: string,
-  body?: object,
-): Promise<{ milliseconds: number; text: string }> {
-  const start = performance.now();
-  return new Promise((done, fail) => {
-    const sent = request(
-      new URL(path, url),
-      {
-        agent,
-        method: body ? 'POST' : 'GET',
-        headers: { authorization: `Bearer ${token}`, ...(body ? { 'content-type': 'application/json' } : {}) },
-      },
-      (response) => {
-        let text = '';
-        response.setEncoding('utf8');
-        response.on('data', (part: string) => (text += part));
-        response.on('end', () => {
-          if (response.statusCode === 200) done({ milliseconds: performance.now() - start, text });
-          else fail(new Error(`${path} answered ${String(response.statusCode)}: ${text.slice(0, 300)}`));
-        });
-      },
-    );
-    sent.on('error', fail);
-    sent.end(body ? JSON.stringify(body) : undefined);
-  });
-}
-
-const quantileOf = (sorted: number[], quantile: number) =>
-  sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * quantile))] ?? NaN;
-
 const folder = await mkdtemp(join(tmpdir(), 'school-bench-'));
 const server = await startEmbedded(folder);
 let stopApi = () => Promise.resolve();
@@ -119,25 +84,13 @@ try {
   const schools = database.schools.map(({ id, sessionId }) =>
     signer.sign({ session_id: sessionId, user_id: 1, tenant_id: id }),
   );
-  const pick = (upTo: number) => 1 + Math.floor(Math.random() * upTo);
-  const sendSchoolRequest = () => {
+  const upTo = (limit: number) => 1 + Math.floor(Math.random() * limit);
+  const sendSchoolRequest = async () => {
     const path =
-      pick(4) > 1 ? `/api/students/${String(pick(1000))}` : `/api/students?class_id=${String(pick(24))}&pageSize=25`;
-    return timed(service.url, path, schools[pick(schools.length) - 1] ?? '').then(({ milliseconds }) => milliseconds);
+      upTo(4) > 1 ? `/api/students/${String(upTo(1000))}` : `/api/students?class_id=${String(upTo(24))}&pageSize=25`;
+    return (await timedRequest(service.url, path, pick(...schools))).milliseconds;
   };
-
-  /** Sends school requests at the configured rate. @returns their latencies in ms */
-  const sendSchoolRequests = async (seconds: number): Promise<number[]> => {
-    const start = performance.now();
-    const pending: Promise<number>[] = [];
-    for (let n = 0; n < options.rate * seconds; n++) {
-      const due = start + (n * 1000) / options.rate;
-      const early = due - performance.now();
-      if (early > 0) await new Promise((done) => setTimeout(done, early));
-      pending.push(sendSchoolRequest());
-    }
-    return Promise.all(pending);
-  };
+  const sendSchoolRequests = (seconds: number) => sendSteadily(options.rate, seconds, sendSchoolRequest);
 
   const finished: { milliseconds: number; isComplete: boolean }[] = [];
   /** Keeps four analytics queries running until `signal` is aborted. */
@@ -145,7 +98,7 @@ try {
     Promise.all(
       [0, 1, 2, 3].map(async (place) => {
         for (let n = place; !signal.aborted; n++) {
-          const { milliseconds, text } = await timed(service.url, '/graphql', analysts[place % 2] ?? '', {
+          const { milliseconds, text } = await timedRequest(service.url, '/graphql', analysts[place % 2] ?? '', {
             query: queries[n % queries.length],
           });
           finished.push({ milliseconds, isComplete: !text.startsWith('{"errors"') });
@@ -155,7 +108,7 @@ try {
 
   const idleMb = (await usage(service.pid)).memoryMb;
   await sendSchoolRequests(3);
-  await timed(service.url, '/graphql', analysts[0] ?? '', { query: '{ tenants { totalCount } }' });
+  await timedRequest(service.url, '/graphql', analysts[0] ?? '', { query: '{ tenants { totalCount } }' });
   const quiet: number[][] = [];
   const busy: number[][] = [];
   for (let n = 0; n < options.rounds; n++) {
@@ -167,19 +120,9 @@ try {
     await running;
   }
   /** The median over all measurements of a quantile, so that a short disturbance affects only one measurement. */
-  const typical = (rounds: number[][], quantile: number) => {
-    const quantiles = rounds
-      .map((values) =>
-        quantileOf(
-          values.toSorted((a, b) => a - b),
-          quantile,
-        ),
-      )
-      .sort((a, b) => a - b);
-    return quantileOf(quantiles, 0.5);
-  };
+  const typical = (rounds: number[][], part: number) => median(rounds.map((values) => quantile(values, part)));
   const row = (name: string, rounds: number[][]) =>
-    `| ${name} | ${[0.5, 0.95, 0.99].map((quantile) => typical(rounds, quantile).toFixed(1)).join(' | ')} |`;
+    `| ${name} | ${[0.5, 0.95, 0.99].map((part) => typical(rounds, part).toFixed(1)).join(' | ')} |`;
   const lines = [row('none', quiet), row('four at all times', busy)];
   const factor = typical(busy, 0.99) / typical(quiet, 0.99);
   print(`

@@ -1,11 +1,15 @@
-/** One request of a case, for the service, and the operation behind it, for the baseline. */
+import { pick } from './statistics.ts';
+
+/** One request of a case, for the service, and the same for what it is compared with. */
 export interface CaseRequest {
   method?: 'GET' | 'POST' | 'PUT' | 'DELETE';
   path: string;
   body?: object;
+  /** For `core.call`: the operation, and the parameters after validation of path, query and body. */
   operation: string;
-  /** The parameters after validation of path, query and body. */
   params: object;
+  /** For baselines/<case>.sql and baselines/<case>.graphql. */
+  baseline?: { values: unknown[]; variables: object };
 }
 
 /** Random ids to build a request with, all from one school. */
@@ -28,11 +32,19 @@ export interface BenchCase {
   name: string;
   title: string;
   request: (subject: Subject) => CaseRequest;
-  /** The baseline: the statement alone (`goal` is the share of it to reach), hashing a password, or writing a PDF. */
-  baseline: 'statement' | 'argon2' | 'print';
+  /** The ratios to reach. */
+  aims?: {
+    /** core.call / the bare statement, one school. */
+    callToBare?: number;
+    /** The service / PostGraphile, one school. */
+    serviceToPostgraphile?: number;
+    /** Random schools / one school, for the service. */
+    randomToOne?: number;
+  };
+  /** Whether baselines/ has the same for a bare statement and for PostGraphile. */
+  hasBaselines?: true;
   /** Measured only in the school with many invoices. */
   needsManyInvoices?: true;
-  goal?: number;
   /** Number of concurrent requests, if a user may have fewer than the default. */
   connections?: number;
   /** SQL that reverts the changes of the case, run in the schema of a school that had `students` students. */
@@ -54,15 +66,28 @@ const unmark = () =>
 const inClass = (classId: number, students: number) =>
   Array.from({ length: Math.floor((Math.floor((students * 4) / 5) - classId) / 24) + 1 }, (_, n) => classId + 24 * n);
 
-const pick = <T>(...values: T[]): T => values[Math.floor(Math.random() * values.length)] as T;
 const mark = (classId: number, date: string, students: number, statuses: string[]): CaseRequest => {
-  const body = {
-    class_id: classId,
-    date,
-    records: inClass(classId, students).map((student_id) => ({ student_id, status: pick(...statuses) })),
+  const records = inClass(classId, students).map((student_id) => ({ student_id, status: pick(...statuses) }));
+  const body = { class_id: classId, date, records };
+  const ids = records.map(({ student_id }) => student_id);
+  const marks = records.map(({ status }) => status);
+  return {
+    method: 'POST',
+    path: '/api/attendance/mark',
+    body,
+    operation: 'attendance_mark',
+    params: body,
+    baseline: { values: [classId, date, ids, marks], variables: { classId, date, students: ids, statuses: marks } },
   };
-  return { method: 'POST', path: '/api/attendance/mark', body, operation: 'attendance_mark', params: body };
 };
+
+/** Today, its month and the year that begins today. */
+const today = new Date().toISOString().slice(0, 10);
+const monthBegin = `${today.slice(0, 7)}-01`;
+const monthEnd = new Date(Date.UTC(Number(today.slice(0, 4)), Number(today.slice(5, 7)), 0)).toISOString().slice(0, 10);
+const yearEnd = new Date(Date.now() + 364 * 86_400_000).toISOString().slice(0, 10);
+/** Family names of about one student or parent in 15. */
+const searches = ['okafor', 'haddad', 'kowalski', 'jensen', 'ferreira', 'tanaka', 'suzuki', 'sharma', 'khan', 'hassan'];
 
 /** The password of all benchmark users. */
 export const benchPassword = 'bench-password';
@@ -71,47 +96,70 @@ export const cases: BenchCase[] = [
   {
     name: 'get',
     title: 'get a student',
-    baseline: 'statement',
-    goal: 0.7,
+    aims: { callToBare: 0.5, serviceToPostgraphile: 2.5, randomToOne: 0.7 },
+    hasBaselines: true,
     request: ({ student }) => ({
       path: `/api/students/${student}`,
       operation: 'students_get',
       params: { id: student },
+      baseline: { values: [student], variables: { id: student } },
     }),
   },
   {
     name: 'list',
     title: 'list 25 students of a class',
-    baseline: 'statement',
-    goal: 0.7,
+    aims: { callToBare: 0.7, serviceToPostgraphile: 2, randomToOne: 0.7 },
+    hasBaselines: true,
     request: ({ classId }) => ({
       path: `/api/students?class_id=${classId}&pageSize=25`,
       operation: 'students_list',
       params: { class_id: classId, pageSize: 25 },
+      baseline: { values: [classId, 25], variables: { classId, pageSize: 25 } },
     }),
+  },
+  {
+    name: 'search',
+    title: 'search students by a name',
+    hasBaselines: true,
+    request: () => {
+      const search = pick(...searches);
+      const pattern = `%${search}%`;
+      return {
+        path: `/api/students?search=${search}&pageSize=25`,
+        operation: 'students_list',
+        params: { search, pageSize: 25 },
+        baseline: { values: [pattern, 25], variables: { pattern, pageSize: 25 } },
+      };
+    },
   },
   {
     name: 'classes',
     title: 'list 20 classes with counts',
-    baseline: 'statement',
     request: () => ({ path: '/api/classes', operation: 'classes_list', params: {} }),
   },
   {
     name: 'dashboard',
     title: 'dashboard of a school',
-    baseline: 'statement',
-    request: () => ({ path: '/api/dashboard', operation: 'dashboard_get', params: {} }),
+    aims: { randomToOne: 0.7 },
+    hasBaselines: true,
+    request: () => ({
+      path: '/api/dashboard',
+      operation: 'dashboard_get',
+      params: {},
+      baseline: {
+        values: [today, monthBegin, monthEnd, yearEnd, 1],
+        variables: { today, monthBegin, monthEnd, yearEnd, userId: 1 },
+      },
+    }),
   },
   {
     name: 'today',
     title: 'schedule of a teacher, today',
-    baseline: 'statement',
     request: () => ({ path: '/api/schedule/today', operation: 'schedule_today', params: {} }),
   },
   {
     name: 'class-day',
     title: 'schedule of a class, a day',
-    baseline: 'statement',
     request: ({ classId }) => ({
       path: `/api/schedule/class/${classId}`,
       operation: 'schedule_class',
@@ -121,7 +169,6 @@ export const cases: BenchCase[] = [
   {
     name: 'login',
     title: 'log in',
-    baseline: 'argon2',
     request: ({ tenantId, user }) => {
       const body = { tenant_id: tenantId, email: `user${user}@bench.example`, password: benchPassword };
       return { method: 'POST', path: '/api/auth/login', body, operation: 'auth_credentials', params: body };
@@ -130,7 +177,8 @@ export const cases: BenchCase[] = [
   {
     name: 'create',
     title: 'create a student',
-    baseline: 'statement',
+    aims: { randomToOne: 0.7 },
+    hasBaselines: true,
     request: ({ classId }) => {
       const body = {
         first_name: 'Benedikt',
@@ -140,7 +188,24 @@ export const cases: BenchCase[] = [
         class_id: classId,
         parent_name: 'Berta Benchmark',
       };
-      return { method: 'POST', path: '/api/students', body, operation: 'students_create', params: body };
+      const variables = {
+        // The load generator puts a different text here.
+        admissionNumber: '[<id>]',
+        firstName: body.first_name,
+        lastName: body.last_name,
+        dateOfBirth: body.date_of_birth,
+        gender: body.gender,
+        classId,
+        parentName: body.parent_name,
+      };
+      return {
+        method: 'POST',
+        path: '/api/students',
+        body,
+        operation: 'students_create',
+        params: body,
+        baseline: { values: Object.values(body), variables },
+      };
     },
     undo: (students) =>
       `delete from enrollment where student_id > ${students};
@@ -150,7 +215,7 @@ export const cases: BenchCase[] = [
   {
     name: 'mark',
     title: 'mark the attendance of a class',
-    baseline: 'statement',
+    hasBaselines: true,
     request: ({ classId, students }) =>
       mark(classId, dayOfYear(Math.floor(Math.random() * daysSoFar)), students, [
         'present',
@@ -164,14 +229,12 @@ export const cases: BenchCase[] = [
   {
     name: 'correct',
     title: 'mark it again, two of three marks changed',
-    baseline: 'statement',
     request: ({ classId, students }) => mark(classId, dayOfYear(0), students, ['present', 'absent', 'late']),
     undo: unmark,
   },
   {
     name: 'register',
     title: 'attendance register of a class, a month',
-    baseline: 'statement',
     request: () => ({
       path: `/api/attendance/class/1/summary?from_date=${schoolYear}-09-01&to_date=${schoolYear}-09-30`,
       operation: 'attendance_class_summary',
@@ -181,7 +244,6 @@ export const cases: BenchCase[] = [
   {
     name: 'student-year',
     title: 'attendance of a student, a year',
-    baseline: 'statement',
     request: ({ students }) => {
       const student_id = pick(...inClass(1, students));
       return { path: `/api/attendance/student/${student_id}`, operation: 'attendance_student', params: { student_id } };
@@ -190,10 +252,21 @@ export const cases: BenchCase[] = [
   {
     name: 'payment',
     title: 'record a payment',
-    baseline: 'statement',
+    hasBaselines: true,
     request: ({ student }) => {
       const body = { student_fee_id: student, amount: 0.01, payment_method: 'cash' };
-      return { method: 'POST', path: '/api/finance/payments', body, operation: 'payments_create', params: body };
+      return {
+        method: 'POST',
+        path: '/api/finance/payments',
+        body,
+        operation: 'payments_create',
+        params: body,
+        baseline: {
+          values: [student, 0.01, 'cash', today, `RCT-${today.slice(0, 4)}`],
+          // The id of a fee equals that of its student.
+          variables: { feeId: student, studentId: student, amount: '0.01', paymentMethod: 'cash', today },
+        },
+      };
     },
     undo: () =>
       `set session_replication_role = replica;
@@ -205,14 +278,12 @@ export const cases: BenchCase[] = [
   {
     name: 'invoices',
     title: 'list 20 of 100,000 invoices',
-    baseline: 'statement',
     needsManyInvoices: true,
     request: () => ({ path: '/api/fees/invoices', operation: 'invoices_list', params: {} }),
   },
   {
     name: 'student-invoices',
     title: 'invoices of a student, of 100,000',
-    baseline: 'statement',
     needsManyInvoices: true,
     request: ({ student }) => ({
       path: `/api/fees/invoices?student_id=${student}`,
@@ -224,7 +295,6 @@ export const cases: BenchCase[] = [
     name: 'pdf',
     title: 'an invoice as a PDF, 3 at a time',
     connections: 3,
-    baseline: 'print',
     needsManyInvoices: true,
     request: ({ student }) => ({
       path: `/api/fees/invoices/${student}/download`,
@@ -235,7 +305,6 @@ export const cases: BenchCase[] = [
   {
     name: 'transport',
     title: 'transport dashboard',
-    baseline: 'statement',
     request: () => ({ path: '/api/transport/dashboard', operation: 'transport_dashboard', params: {} }),
   },
   {
@@ -243,7 +312,6 @@ export const cases: BenchCase[] = [
     title: 'transport contact sheet, 1 at a time',
     // A user can run at most two exports at once.
     connections: 1,
-    baseline: 'statement',
     request: () => ({
       path: '/api/transport/export/contact-sheet',
       operation: 'transport_contact_sheet',

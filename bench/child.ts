@@ -23,6 +23,7 @@ export function startChild(module: string, args: string[] = []): Child {
   const child = fork(join(import.meta.dirname, module), args, {
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     execArgv: [],
+    env: { ...process.env, NODE_ENV: 'production', GRAPHILE_ENV: 'production' },
   });
   return {
     pid: child.pid,

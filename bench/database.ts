@@ -2,12 +2,11 @@ import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { passwords } from '../src/domain/passwords.ts';
-import { dispatcher } from '../src/database/call.ts';
 import { type EmbeddedServer, ensureDatabase } from '../src/database/embedded.ts';
 import { sqlFiles } from '../src/database/install.ts';
 import { migrate } from '../src/database/migrate.ts';
 import { createOperator } from '../src/database/operator.ts';
-import { rolePool, withOwner } from '../src/database/pool.ts';
+import { withOwner } from '../src/database/pool.ts';
 import { benchPassword } from './cases.ts';
 
 /** A school of the benchmark, with a session of its admin. */
@@ -16,101 +15,132 @@ export interface School {
   sessionId: number;
 }
 
-/** The number of invoices of the school with many invoices. */
-export const manyInvoices = 100_000;
-
-/** The migrated and filled database. */
-export interface BenchDatabase {
+/** A migrated database with schools. */
+export interface Database {
   name: string;
   url: string;
   schools: School[];
-  /** A school with 100,000 invoices, not one of `schools`. */
-  invoiceSchool: School;
   /** A session of the platform operator. */
   operator: { userId: number; sessionId: number };
-  /** The password hash of all users. */
-  passwordHash: string;
 }
 
-/** Fills a new database with schools, two in parallel, each in its own transaction. */
-async function seed(
-  url: string,
-  seedSql: string,
-  schools: number,
-  students: number,
-  print: (line: string) => void,
-): Promise<void> {
-  const hash = await passwords().hash(benchPassword);
+/** The number of invoices of the school with many invoices. */
+export const manyInvoices = 100_000;
+
+/** The database of `npm run bench`. */
+export interface BenchDatabase extends Database {
+  /** A school with 100,000 invoices, not one of `schools`. */
+  invoiceSchool: School;
+}
+
+const readSeed = () => readFile(join(import.meta.dirname, 'seed.sql'), 'utf8');
+
+/** Creates an empty database with the operator of the benchmark. */
+export async function createDatabase(server: EmbeddedServer, name: string): Promise<void> {
+  await ensureDatabase(server, name);
+  const url = server.url(name);
+  await migrate({ ownerUrl: url });
+  const passwordHash = await passwords().hash(benchPassword);
   await withOwner(url, (owner) =>
     createOperator(owner, {
       email: 'operator@bench.example',
-      passwordHash: hash,
+      passwordHash,
       firstName: 'Olu',
       lastName: 'Operator',
       role: 'admin',
       tenantIds: null,
     }),
   );
-  const numbers = Array.from({ length: schools }, (_, n) => n + 1).values();
+}
+
+/**
+ * Adds the schools that are missing of the first `upTo`, two in parallel, each in its own transaction. Prints how many
+ * are done, and the time that the rest will take at the speed of the latest ones.
+ */
+export async function addSchools(
+  url: string,
+  upTo: number,
+  students: number,
+  print: (line: string) => void,
+): Promise<void> {
+  const seedSql = await readSeed();
+  const hash = await passwords().hash(benchPassword);
+  const { rows } = await withOwner(url, (owner) =>
+    owner.query<{ number: number }>(
+      `select number from generate_series(1, $1::integer) number
+       where not exists (select from platform.tenant where subdomain = 'school-' || number) order by number`,
+      [upTo],
+    ),
+  );
+  const missing = rows.values();
+  let left = rows.length;
+  let since = performance.now();
+  const every = 50;
   const work = () =>
     withOwner(url, async (owner) => {
       await owner.query(`set synchronous_commit = off; ${seedSql}`);
-      for (const number of numbers) {
+      for (const { number } of missing) {
         await owner.query('select pg_temp.bench_school($1, $2, $3)', [number, students, hash]);
-        if (number % 50 === 0) print(`  ${number} schools`);
+        left--;
+        if (left % every > 0) continue;
+        const minutes = ((performance.now() - since) / every / 60_000) * left;
+        print(`  ${upTo - left} of ${upTo} schools, ${minutes.toFixed(1)} min left`);
+        since = performance.now();
       }
     });
   await Promise.all([work(), work()]);
-  await withOwner(url, async (owner) => {
-    await owner.query(`set synchronous_commit = off; ${seedSql}`);
-    await owner.query('select pg_temp.bench_school_of_invoices($1, $2, $3)', [students, manyInvoices, hash]);
-  });
-  await withOwner(url, (owner) => owner.query('vacuum analyze'));
 }
 
-/**
- * Opens a session for the admin of every school and for the operator, as a login does after it has verified the
- * password.
- */
-async function openSessions(
-  url: string,
-  passwordHash: string,
-): Promise<Pick<BenchDatabase, 'schools' | 'invoiceSchool' | 'operator'>> {
-  const ids = await withOwner(url, async (owner) => {
+/** Opens a session for the admin of every school and for the operator, as a login does. */
+export async function openSessions(server: EmbeddedServer, name: string): Promise<BenchDatabase> {
+  const url = server.url(name);
+  return withOwner(url, async (owner) => {
     await owner.query('truncate platform.session, platform.refresh_token, platform.login_throttle');
-    return (
-      await owner.query<{ id: string }>(
-        "select id from platform.tenant where subdomain ~ '^school-\\d+$|^invoices$' order by subdomain = 'invoices', id",
+    const { rows } = await owner.query<{ id: string; tenant_id: string | null; subdomain: string | null }>(`
+      with opened as (
+        insert into platform.session (tenant_id, user_id, email, permissions, roles, expires_at)
+          select id, 1, 'user1@bench.example', (select array_agg(name) from core.permission), '{admin}'::text[],
+            now() + interval '7 days'
+          from platform.tenant
+          where subdomain ~ '^school-\\d+$|^invoices$'
+          union all
+          select null, 1, 'operator@bench.example', '{}', '{admin}'::text[], now() + interval '7 days'
+          returning id, tenant_id
       )
-    ).rows.map((row) => Number(row.id));
+      select o.id, o.tenant_id, t.subdomain
+      from opened o
+      left join platform.tenant t on t.id = o.tenant_id
+      order by o.tenant_id`);
+    await owner.query('analyze platform.session');
+    const school = ({ id, tenant_id }: { id: string; tenant_id: string | null }): School => ({
+      id: Number(tenant_id),
+      sessionId: Number(id),
+    });
+    const operator = rows.find((row) => row.tenant_id === null);
+    const invoices = rows.find((row) => row.subdomain === 'invoices');
+    return {
+      name,
+      url,
+      schools: rows.filter((row) => row.subdomain?.startsWith('school-')).map(school),
+      operator: { userId: 1, sessionId: Number(operator?.id) },
+      invoiceSchool: invoices ? school(invoices) : { id: 0, sessionId: 0 },
+    };
   });
-  const pool = rolePool('school_api', url, undefined, 1);
-  const call = dispatcher(pool);
-  const open = async (whom: object) => {
-    const { answer } = await call('auth_session_open', null, { ...whom, user_id: 1, password_hash: passwordHash }, {});
-    return (JSON.parse(answer) as { session_id: number }).session_id;
-  };
-  try {
-    const schools: School[] = [];
-    for (const id of ids) schools.push({ id, sessionId: await open({ tenant_id: id }) });
-    const invoiceSchool = schools.pop() ?? { id: 0, sessionId: 0 };
-    return { schools, invoiceSchool, operator: { userId: 1, sessionId: await open({ is_platform: true }) } };
-  } finally {
-    await pool.end();
-  }
 }
 
 /**
- * Opens the benchmark database. Creates it unless one with the same migrations, seed and size exists. Updates the
+ * Opens a benchmark database. Creates it unless one with the same migrations, seed and size exists. Updates the
  * functions of core and api in both cases.
+ * @param prefix  of its name; other databases with this prefix are dropped
  */
 export async function benchDatabase(
   server: EmbeddedServer,
   schools: number,
   students: number,
   print: (line: string) => void,
+  prefix = 'bench',
 ): Promise<BenchDatabase> {
-  const seedSql = await readFile(join(import.meta.dirname, 'seed.sql'), 'utf8');
+  const seedSql = await readSeed();
   const parts = [
     schools,
     students,
@@ -118,10 +148,11 @@ export async function benchDatabase(
     await sqlFiles('migrations/committed'),
     await sqlFiles('migrations/tenant'),
   ];
-  const name = `bench_${createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 12)}`;
+  const name = `${prefix}_${createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 12)}`;
   const existing = await withOwner(server.url('postgres'), async (owner) => {
     const { rows } = await owner.query<{ datname: string }>(
-      "select datname from pg_database where datname like 'bench\\_%'",
+      "select datname from pg_database where datname like $1 || '\\_%'",
+      [prefix],
     );
     for (const { datname } of rows.filter((row) => row.datname !== name))
       await owner.query(`drop database ${owner.escapeIdentifier(datname)}`);
@@ -129,19 +160,18 @@ export async function benchDatabase(
   });
   if (!existing) {
     print(`Creating ${schools} schools with ${students} students ...`);
-    const draft = 'bench_draft';
-    await ensureDatabase(server, draft);
-    await migrate({ ownerUrl: server.url(draft) });
-    await seed(server.url(draft), seedSql, schools, students, print);
+    const draft = `${prefix}_draft`;
+    const url = server.url(draft);
+    await createDatabase(server, draft);
+    await addSchools(url, schools, students, print);
+    const hash = await passwords().hash(benchPassword);
+    await withOwner(url, async (owner) => {
+      await owner.query(`set synchronous_commit = off; ${seedSql}`);
+      await owner.query('select pg_temp.bench_school_of_invoices($1, $2, $3)', [students, manyInvoices, hash]);
+      await owner.query('vacuum analyze');
+    });
     await withOwner(server.url('postgres'), (owner) => owner.query(`alter database ${draft} rename to ${name}`));
   }
-  const url = server.url(name);
-  await migrate({ ownerUrl: url });
-  const { rows } = await withOwner(url, (owner) =>
-    owner.query<{ password_hash: string }>('select password_hash from platform.user_account where id = 1'),
-  );
-  const passwordHash = rows[0]?.password_hash ?? '';
-  const sessions = await openSessions(url, passwordHash);
-  await withOwner(url, (owner) => owner.query('analyze platform.session'));
-  return { name, url, passwordHash, ...sessions };
+  await migrate({ ownerUrl: server.url(name) });
+  return openSessions(server, name);
 }

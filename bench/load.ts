@@ -1,44 +1,41 @@
 import autocannon from 'autocannon';
 import { answerParent } from './child.ts';
+import { type Measured, summarize } from './statistics.ts';
 
-/** A load test of one server. */
-export interface Load {
+/** A load test of one server. It lasts for some seconds, or until it has sent an `amount` of requests. */
+export type Load = {
   url: string;
   requests: autocannon.Request[];
   connections: number;
-  seconds: number;
-}
-
-/** The result: responses per second, and latency in milliseconds. autocannon reports whole milliseconds. */
-export interface Measured {
-  answers: number;
-  perSecond: number;
-  p50: number;
-  p99: number;
-}
+} & ({ seconds: number } | { amount: number });
 
 // The load generator runs in its own process, so that its work does not delay the process that waits for it.
-answerParent(async ({ url, requests, connections, seconds }: Load): Promise<Measured> => {
+answerParent(async ({ url, requests, connections, ...length }: Load): Promise<Measured> => {
   let client = 0;
-  const result = await autocannon({
+  // autocannon reports whole milliseconds only.
+  const latencies: number[] = [];
+  const options: autocannon.Options = {
     url,
     connections,
-    duration: seconds,
+    ...('amount' in length ? { amount: Math.max(length.amount, connections) } : { duration: length.seconds }),
+    // Replaces `[<id>]` in bodies with a different text for each request. It takes time, so only where it is needed.
+    idReplacement: requests[0]?.body?.includes('[<id>]') ?? false,
     // Each connection starts at a different request. Otherwise all would send the same request at the same time.
     setupClient(connection) {
       const start = Math.floor((requests.length / connections) * client++);
       connection.setRequests([...requests.slice(start), ...requests.slice(0, start)]);
     },
+  };
+  const result = await new Promise<autocannon.Result>((done, fail) => {
+    autocannon(options, (error, finished) => {
+      if (error instanceof Error) fail(error);
+      else done(finished);
+    }).on('response', (_client, _status, _bytes, latency) => latencies.push(latency));
   });
   const bad = result.non2xx + result.errors + result.timeouts;
   if (bad > 0)
     throw new Error(
       `${bad} of ${result.requests.total} requests to ${url}${requests[0]?.path ?? ''} failed: ${JSON.stringify(result.statusCodeStats)}`,
     );
-  return {
-    answers: result['2xx'],
-    perSecond: result['2xx'] / result.duration,
-    p50: result.latency.p50,
-    p99: result.latency.p99,
-  };
+  return summarize(latencies, result.duration * 1000);
 });

@@ -1,43 +1,40 @@
 import { randomBytes } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
+import { loadavg } from 'node:os';
 import { join, resolve } from 'node:path';
-import { Command, InvalidArgumentError, Option } from 'commander';
+import { Command, InvalidArgumentError } from 'commander';
 import { tokens } from '../src/http/tokens.ts';
 import { lockDataDir, startEmbedded } from '../src/database/embedded.ts';
 import { withOwner } from '../src/database/pool.ts';
 import { cases } from './cases.ts';
 import { startChild } from './child.ts';
 import { benchDatabase } from './database.ts';
+import { measureFairness } from './fairness.ts';
 import { measureFanout } from './fanout.ts';
-import { measure, measureProvisioning, measureSchoolYear, type Rig } from './measure.ts';
-import { markdown, type Report } from './report.ts';
+import { measureProvisioning, measureSchoolYear } from './figures.ts';
+import { measure, type Comparison, type Rig } from './measure.ts';
+import { markdown, type Figure, type Report } from './report.ts';
+import { commit, count, listOf, note, runBenchmark } from './run.ts';
 import { startApi } from './service.ts';
+import { pick } from './statistics.ts';
 import { usage } from './usage.ts';
 
 const folder = resolve(import.meta.dirname, '../.bench');
-/** Progress goes to stderr, so that stdout is the report. */
-const note = (line: string) =>
-  process.stderr.write(`${String(Math.round(performance.now() / 1000)).padStart(4)} s  ${line}\n`);
+const parts = [...cases.map((c) => c.name), 'fairness', 'figures'];
 
-function count(text: string): number {
-  const value = Number(text);
-  if (!Number.isSafeInteger(value) || value < 1) throw new InvalidArgumentError('Must be a number of at least 1.');
-  return value;
-}
+const part = (text: string) => {
+  if (!parts.includes(text)) throw new InvalidArgumentError(`Allowed: ${parts.join(', ')}.`);
+  return text;
+};
 
 const options = new Command('bench')
-  .description('Measures the service and its baselines on this machine. docs/benchmarks.md explains the columns.')
+  .description('Measures the service and what it is compared with. docs/benchmarks.md explains the columns.')
   .option('--tenants <n>', 'number of schools', count, 300)
   .option('--students <n>', 'students per school', count, 1000)
   .option('--seconds <n>', 'length of one measurement', count, 4)
   .option('--rounds <n>', 'measurements of each kind; the median is reported', count, 3)
   .option('--connections <n>', 'concurrent requests, and database connections', count, 10)
-  .addOption(
-    new Option('--only <case...>', 'only these cases; `figures` are memory, provisioning and migration').choices([
-      ...cases.map((c) => c.name),
-      'figures',
-    ]),
-  )
+  .option('--only <parts>', `these parts, separated by commas: ${parts.join(', ')}`, listOf(part))
   .option('--metrics', 'let the service count its requests for Prometheus')
   .option('--profile', 'write a CPU profile of the API process to .bench/')
   .parse()
@@ -51,25 +48,24 @@ const options = new Command('bench')
     metrics?: boolean;
     profile?: boolean;
   }>();
+/** The cases without baselines are measured only when they are named. */
+const usual = [...cases.filter((c) => c.hasBaselines).map((c) => c.name), 'fairness', 'figures'];
+const isWanted = (name: string) => (options.only ?? usual).includes(name);
 
-/** Run at the end, in reverse order. */
-const cleanups: (() => Promise<void>)[] = [];
-
-async function stop(): Promise<void> {
-  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
-}
-
-async function run(): Promise<string> {
-  const { tenants: schools, students, seconds, rounds, connections, only } = options;
+await runBenchmark(async (atEnd) => {
+  const { tenants: schools, students, seconds, rounds, connections } = options;
   if (students < 750) throw new Error('--students must be at least 750, so that a class has 25 students.');
-  cleanups.push(await lockDataDir(folder));
+  const loadBefore = loadavg()[0] ?? NaN;
+  atEnd(await lockDataDir(folder));
   const starting = startEmbedded(folder);
-  cleanups.push(async () => (await starting).stop());
+  atEnd(async () => (await starting).stop());
   const server = await starting;
   const database = await benchDatabase(server, schools, students, note);
+  const [one] = database.schools;
+  if (!one) throw new Error('The database has no schools.');
   const secret = randomBytes(32).toString('hex');
   let stopService = () => Promise.resolve();
-  cleanups.push(() => stopService());
+  atEnd(() => stopService());
   const service = await startApi(
     database.url,
     secret,
@@ -80,67 +76,86 @@ async function run(): Promise<string> {
     options.metrics,
   );
   const memory = async () => (await usage(service.pid)).memoryMb;
-  const idle = await memory();
-  const baseline = startChild('baseline.ts', [database.url, String(connections)]);
-  cleanups.push(() => baseline.stop());
-  const load = startChild('load.ts');
-  cleanups.push(() => load.stop());
-  const rig: Rig = {
-    database,
-    students,
-    service,
-    baseline,
-    load,
-    tokens: tokens([secret]),
-    connections,
-    seconds,
-    rounds,
+  const figures: Figure[] = [
+    { what: 'memory of the API process, idle', measured: await memory(), unit: 'MB', below: 200 },
+  ];
+  const start = (module: string, args: string[] = []) => {
+    const child = startChild(module, args);
+    atEnd(() => child.stop());
+    return child;
   };
+  const load = start('load.ts');
+  const rig: Rig = { database, students, service, load, tokens: tokens([secret]), connections };
 
-  const postgres = await withOwner(
-    database.url,
-    async (owner) => (await owner.query<{ server_version: string }>('show server_version')).rows[0]?.server_version,
-  );
   const report: Report = {
-    postgres: postgres?.split(' ')[0] ?? '',
+    postgres: await withOwner(database.url, async (owner) => {
+      const { rows } = await owner.query<{ server_version: string }>('show server_version');
+      return rows[0]?.server_version.split(' ')[0] ?? '';
+    }),
+    commit: commit(),
     schools,
     students,
     connections,
     seconds,
     rounds,
+    loadBefore,
     cases: [],
     figures: [],
   };
-  for (const bench of cases.filter(({ name }) => only?.includes(name) ?? true)) {
-    note(`${bench.title}: one school ...`);
-    const one = await measure(
+  /** After each case, so that a run that is stopped leaves the cases that are done. */
+  const writeReport = async () => {
+    const text = markdown(report);
+    await writeFile(join(folder, 'result.md'), text);
+    return text;
+  };
+  const measured = cases.filter(({ name }) => isWanted(name));
+  if (measured.length > 0) {
+    const statements = start('statements.ts', [database.url, String(connections)]);
+    // PostGraphile reads the catalog of the whole database: with 300 schools it takes a minute and 3 GB of memory.
+    const { url: databaseUrl, schools: alone } = await benchDatabase(server, 1, students, note, 'postgraphile');
+    const school = pick(...alone);
+    const postgraphile = start('postgraphile.ts', [databaseUrl, String(school.id), String(connections)]);
+    const { url } = await postgraphile.ask<{ url: string }>({});
+    const comparison: Comparison = {
       rig,
-      bench,
-      bench.needsManyInvoices ? [database.invoiceSchool] : database.schools.slice(0, 1),
-    );
-    if (!bench.needsManyInvoices) note(`${bench.title}: random schools ...`);
-    report.cases.push({
-      bench,
-      one,
-      random: bench.needsManyInvoices ? undefined : await measure(rig, bench, database.schools),
-    });
+      statements,
+      postgraphile: { url, databaseUrl, school },
+      seconds,
+      rounds,
+    };
+    for (const bench of measured) {
+      note(`${bench.title} ...`);
+      const result = await (bench.needsManyInvoices
+        ? measure(comparison, bench, database.invoiceSchool, [])
+        : measure(comparison, bench, one, database.schools));
+      report.cases.push({ bench, result });
+      await writeReport();
+    }
+    // Before the database is cloned, which needs that nobody is connected to it.
+    await statements.stop();
+    await postgraphile.stop();
   }
-  if (only?.includes('figures') ?? true) {
+  if (isWanted('fairness')) {
+    note('one school sends ten times its share ...');
+    report.fairness = await measureFairness(rig, seconds, rounds);
+  }
+  if (isWanted('figures')) {
     note('memory, provisioning, migration ...');
-    report.figures.push(
-      { what: 'memory of the API process, idle', measured: idle, unit: 'MB', below: 200 },
-      ...(report.cases.length > 0
-        ? [{ what: 'memory of the API process, after the load', measured: await memory(), unit: 'MB', below: 200 }]
-        : []),
-      {
-        what: 'create a school (POST /api/platform/tenants)',
-        measured: await measureProvisioning(rig),
-        unit: 'ms',
-        below: 500,
-      },
-    );
-    const year = await measureSchoolYear(rig);
-    report.figures.push(
+    if (measured.length > 0)
+      figures.push({
+        what: 'memory of the API process, after the load',
+        measured: await memory(),
+        unit: 'MB',
+        below: 200,
+      });
+    figures.push({
+      what: 'create a school (POST /api/platform/tenants)',
+      measured: await measureProvisioning(rig, 3 * rounds),
+      unit: 'ms',
+      below: 500,
+    });
+    const year = await measureSchoolYear(rig, rounds);
+    figures.push(
       { what: 'import 5,000 students from CSV', measured: year.importing, unit: 'ms' },
       {
         what: 'bill 5,000 students, four components each',
@@ -151,43 +166,15 @@ async function run(): Promise<string> {
       { what: 'bill them again (nothing to do)', measured: year.billingAgain, unit: 'ms' },
       { what: 'promote 500 students', measured: year.promoting, unit: 'ms' },
     );
-    // A database can only be cloned while nobody is connected to it.
-    await baseline.stop();
     await stopService();
     const fanout = await measureFanout(server, database.name);
-    report.figures.push({
+    figures.push({
       what: `migrate, one small migration in ${fanout.schools} schools`,
       measured: fanout.seconds,
       unit: 's',
       below: 20,
     });
+    report.figures = figures;
   }
-  return markdown(report);
-}
-
-const stopping = new AbortController();
-for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-  process.on(signal, () => {
-    // Under npm, Ctrl-C is received twice.
-    if (stopping.signal.aborted) return;
-    stopping.abort();
-    stop().then(
-      () => process.exit(130),
-      () => process.exit(1),
-    );
-  });
-}
-
-try {
-  const text = await run();
-  await stop();
-  await writeFile(join(folder, 'result.md'), text);
-  process.stdout.write(text);
-} catch (error) {
-  // Errors after a stop was requested are a consequence of it.
-  if (!stopping.signal.aborted) {
-    note(error instanceof Error ? error.message : String(error));
-    await stop().catch(() => undefined);
-    process.exitCode = 1;
-  }
-}
+  return writeReport();
+});

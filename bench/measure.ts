@@ -1,379 +1,241 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import type autocannon from 'autocannon';
 import { withOwner } from '../src/database/pool.ts';
 import type { Tokens } from '../src/http/tokens.ts';
 import type { BenchCase, CaseRequest } from './cases.ts';
 import type { Child } from './child.ts';
-import type { BenchDatabase, School } from './database.ts';
-import type { BaselineMessage, Statement } from './baseline.ts';
-import type { Load, Measured } from './load.ts';
+import type { Database, School } from './database.ts';
+import type { Load } from './load.ts';
 import type { ServiceChild } from './service.ts';
+import type { Statement, StatementsMessage } from './statements.ts';
+import { type Measured, pick } from './statistics.ts';
 import { usage } from './usage.ts';
 
-/** Everything that a measurement needs. */
+/** The service with its database, and a load generator. */
 export interface Rig {
-  database: BenchDatabase;
+  database: Database;
+  /** Students per school. */
   students: number;
   service: ServiceChild;
-  baseline: Child;
   load: Child;
   tokens: Tokens;
   connections: number;
+}
+
+/** What the service is compared with, and how long each is measured. */
+export interface Comparison {
+  rig: Rig;
+  /** `core.call` and bare statements through pg. */
+  statements: Child;
+  /** PostGraphile over the schema of one school, which is in a database of its own. */
+  postgraphile: { url: string; databaseUrl: string; school: School };
   seconds: number;
   rounds: number;
 }
 
-/** The result of one case, for one school or for random schools: the service and its baselines. */
+/** The service over HTTP, `core.call` and the bare statement through pg, and PostGraphile over HTTP. */
+export type System = 'service' | 'call' | 'bare' | 'postgraphile';
+
+/** The measurements of each system. Those with the same index are from the same round. */
+export type Rounds = Partial<Record<System, Measured[]>>;
+
+/** The result of one case. */
 export interface CaseResult {
-  service: Omit<Measured, 'answers'>;
-  /**
-   * Responses per second of the baseline: the same statement through node:http and pg, or only argon2, or only writing
-   * a PDF.
-   */
-  baseline: number;
-  /** The statement with pg alone. Undefined if the baseline is not the statement. */
-  loop: number | undefined;
-  /** node:http alone, responding with as many bytes. */
-  constant: number;
-  /** service / baseline. */
-  ratio: number;
-  /** CPU time of the Node process per response in µs, without database and load generator. It has little noise. */
-  cpu: { service: number; baseline: number | undefined };
+  one: Rounds;
+  /** Undefined if it was not measured for random schools. */
+  random: Rounds | undefined;
+  /** The first request of a connection to each school, one at a time. Only for cases with baselines. */
+  first: Rounds;
+  /** CPU time of the API process in microseconds per request of one school, in each round. It has little noise. */
+  cpuMicroseconds: number[];
 }
 
-const pick = (upTo: number) => 1 + Math.floor(Math.random() * upTo);
-
-const median = (values: number[]): number => values.sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? NaN;
-
-/** Builds the requests of a case with their sessions, and the statements behind them. */
-function prepare(
+/** Builds requests of a case, each for a school of the given distribution. */
+export function sample(
   rig: Rig,
   bench: BenchCase,
-  schools: School[],
-): { requests: autocannon.Request[]; statements: Statement[] } {
-  const samples = Array.from({ length: 2000 }, () => {
-    const school = schools[pick(schools.length) - 1] ?? { id: 0, sessionId: 0 };
-    const request: CaseRequest = bench.request({
+  count: number,
+  pickSchool: (n: number) => School,
+): { school: School; request: CaseRequest }[] {
+  const upTo = (limit: number) => 1 + Math.floor(Math.random() * limit);
+  return Array.from({ length: count }, (_, n) => {
+    const school = pickSchool(n);
+    const request = bench.request({
       tenantId: school.id,
-      student: pick(rig.students),
-      classId: pick(24),
-      user: pick(20),
+      student: upTo(rig.students),
+      classId: upTo(24),
+      user: upTo(20),
       students: rig.students,
     });
     return { school, request };
   });
-  const authorization = new Map(
-    schools.map(({ id, sessionId }) => [
-      id,
-      `Bearer ${rig.tokens.sign({ session_id: sessionId, user_id: 1, tenant_id: id })}`,
-    ]),
-  );
-  return {
-    requests: samples.map(({ school, request }) => ({
-      method: request.method ?? 'GET',
-      path: request.path,
-      headers: {
-        authorization: authorization.get(school.id),
-        ...(request.body ? { 'content-type': 'application/json' } : {}),
-      },
-      ...(request.body ? { body: JSON.stringify(request.body) } : {}),
-    })),
-    statements: samples.map(({ school, request }) => [
-      request.operation,
-      String(school.sessionId),
-      request.params,
-      { request_id: crypto.randomUUID(), ip: '127.0.0.1' },
-    ]),
-  };
 }
 
-/** Reverts the changes of a case. */
-async function undo(rig: Rig, bench: BenchCase, schools: School[]): Promise<void> {
+/** The requests for the service, with the sessions of their schools. */
+export function serviceRequests(rig: Rig, samples: ReturnType<typeof sample>): autocannon.Request[] {
+  const tokens = new Map<School, string>();
+  const authorization = (school: School) => {
+    let token = tokens.get(school);
+    if (token === undefined) {
+      token = `Bearer ${rig.tokens.sign({ session_id: school.sessionId, user_id: 1, tenant_id: school.id })}`;
+      tokens.set(school, token);
+    }
+    return token;
+  };
+  return samples.map(({ school, request }) => ({
+    method: request.method ?? 'GET',
+    path: request.path,
+    headers: {
+      authorization: authorization(school),
+      ...(request.body ? { 'content-type': 'application/json' } : {}),
+    },
+    ...(request.body ? { body: JSON.stringify(request.body) } : {}),
+  }));
+}
+
+const statementsOf = (kind: Statement['kind'], bench: BenchCase, samples: ReturnType<typeof sample>): Statement[] =>
+  samples.map(({ school, request }) =>
+    kind === 'call'
+      ? {
+          kind,
+          args: [
+            request.operation,
+            String(school.sessionId),
+            request.params,
+            { request_id: crypto.randomUUID(), ip: '127.0.0.1' },
+          ],
+        }
+      : { kind, file: `${bench.name}.sql`, tenantId: school.id, values: request.baseline?.values ?? [] },
+  );
+
+async function graphqlRequests(bench: BenchCase, samples: ReturnType<typeof sample>): Promise<autocannon.Request[]> {
+  const query = await readFile(join(import.meta.dirname, 'baselines', `${bench.name}.graphql`), 'utf8');
+  return samples.map(({ request }) => ({
+    method: 'POST',
+    path: '/graphql',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ query, variables: request.baseline?.variables }),
+  }));
+}
+
+/** Reverts the changes of a case in schools that had `students` students. */
+async function undo(databaseUrl: string, bench: BenchCase, schools: School[], students: number): Promise<void> {
   const { undo: sql } = bench;
   if (!sql) return;
-  await withOwner(rig.database.url, async (owner) => {
+  await withOwner(databaseUrl, async (owner) => {
     // Requests that were cut off at the end of the load may still be running.
-    const busy =
-      "select from pg_stat_activity where datname = current_database() and application_name = 'school_api' and state <> 'idle'";
+    const busy = `select from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()
+      and application_name ~ '^(school_api|bench_)' and state <> 'idle'`;
     while ((await owner.query(busy)).rowCount) await new Promise((done) => setTimeout(done, 20));
-    for (const { id } of schools) await owner.query(`set search_path = tenant_${id}, public; ${sql(rig.students)}`);
-    if (schools.length === 1) await owner.query('vacuum student, enrollment, counter');
+    await owner.query('set synchronous_commit = off');
+    for (const { id } of schools) await owner.query(`set search_path = tenant_${id}, public; ${sql(students)}`);
+    if (schools.length === 1)
+      await owner.query('vacuum student, enrollment, counter, attendance, attendance_day, payment, student_fee');
   });
 }
 
+/** @throws unless the bare statement of a case that only reads has the same answer as the service */
+async function requireSameAnswer(
+  statements: Child,
+  bench: BenchCase,
+  samples: ReturnType<typeof sample>,
+): Promise<void> {
+  if (!bench.hasBaselines || bench.undo) return;
+  const answer = async (kind: Statement['kind']) => {
+    const message: StatementsMessage = { mode: 'answer', statements: statementsOf(kind, bench, samples) };
+    return JSON.parse((await statements.ask<{ answer: string }>(message)).answer) as unknown;
+  };
+  if (!isDeepStrictEqual(await answer('call'), await answer('bare')))
+    throw new Error(`baselines/${bench.name}.sql has another answer than the service.`);
+}
+
+/** PostGraphile answers errors with status 200. @throws unless its answer to the case has data only */
+async function requireGraphqlAnswer(url: string, [request]: autocannon.Request[]): Promise<void> {
+  const body = (request?.body as string | undefined)?.replace('[<id>]', crypto.randomUUID()) ?? null;
+  const response = await fetch(`${url}/graphql`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body,
+  });
+  const answer = (await response.json()) as { errors?: object[] };
+  if (answer.errors) throw new Error(`PostGraphile: ${JSON.stringify(answer.errors).slice(0, 1000)}`);
+}
+
 /**
- * Measures one case. Service and baseline alternate, because the machine may be shared. Reports the median of the
- * rounds.
- * @param schools  each request picks one of them at random
+ * Measures one case. All systems alternate in each round, because the machine may be shared.
+ * @param one  the school of the first half of the measurements
+ * @param all  each request of the second half picks one of them at random; none for a case of one school
  */
-export async function measure(rig: Rig, bench: BenchCase, schools: School[]): Promise<CaseResult> {
-  const { service, seconds } = rig;
+export async function measure(
+  { rig, statements, postgraphile, seconds, rounds }: Comparison,
+  bench: BenchCase,
+  one: School,
+  all: School[],
+): Promise<CaseResult> {
   const connections = bench.connections ?? rig.connections;
-  const generateLoad = async (
-    url: string,
-    requests: autocannon.Request[],
-    time = seconds,
-  ): Promise<Measured & { cpu: number }> => {
-    const { pid } = url === service.url ? service : rig.baseline;
-    const before = await usage(pid);
-    const measured = await rig.load.ask<Measured>({ url, requests, connections, seconds: time } satisfies Load);
-    return { ...measured, cpu: (((await usage(pid)).cpuSeconds - before.cpuSeconds) / measured.answers) * 1e6 };
-  };
-  const ask = <T>(message: BaselineMessage) => rig.baseline.ask<T>(message);
-  const byNumber = (count: number): autocannon.Request[] =>
-    Array.from({ length: count }, (_, n) => ({ path: `/${n}` }));
+  const cpuMicroseconds: number[] = [];
 
-  const runService = async (time?: number) => {
-    const answer = await generateLoad(service.url, prepare(rig, bench, schools).requests, time);
-    await undo(rig, bench, schools);
-    return answer;
-  };
-  const runBaseline = async (time = seconds) => {
-    if (bench.baseline === 'argon2') {
-      const { passwordHash: hash } = rig.database;
-      const password = (
-        bench.request({ tenantId: 0, student: 0, classId: 0, user: 1, students: 0 }).body as { password: string }
-      ).password;
-      return {
-        ...(await ask<{ perSecond: number }>({
-          mode: 'argon2',
-          hash,
-          password,
-          seconds: time,
-          concurrency: connections,
-        })),
-        cpu: undefined,
-      };
+  /** Sends requests of some schools for `seconds`, or warms up: the JIT, and the plans of each school. */
+  async function run(system: System, schools: School[], isWarmUp = false): Promise<Measured> {
+    const samples = sample(rig, bench, 2000, () => pick(...schools));
+    const amount = (30 + schools.length) * connections;
+    const length = isWarmUp ? { amount } : { seconds };
+    try {
+      if (system === 'call' || system === 'bare') {
+        return await statements.ask<Measured>({
+          statements: statementsOf(system, bench, samples),
+          connections,
+          ...(isWarmUp ? { mode: 'warm-up', amount } : { mode: 'loop', seconds }),
+        } satisfies StatementsMessage);
+      }
+      const load = (url: string, requests: autocannon.Request[]) =>
+        rig.load.ask<Measured>({ url, requests, connections, ...length } satisfies Load);
+      if (system === 'postgraphile') {
+        const requests = await graphqlRequests(bench, samples);
+        if (isWarmUp) await requireGraphqlAnswer(postgraphile.url, requests);
+        return await load(postgraphile.url, requests);
+      }
+      const before = await usage(rig.service.pid);
+      const measured = await load(rig.service.url, serviceRequests(rig, samples));
+      const { cpuSeconds } = await usage(rig.service.pid);
+      if (!isWarmUp && schools.length === 1)
+        cpuMicroseconds.push(((cpuSeconds - before.cpuSeconds) / measured.answers) * 1e6);
+      return measured;
+    } finally {
+      if (system === 'postgraphile') await undo(postgraphile.databaseUrl, bench, [postgraphile.school], rig.students);
+      else await undo(rig.database.url, bench, schools, rig.students);
     }
-    const { statements } = prepare(rig, bench, schools);
-    if (bench.baseline === 'print')
-      return {
-        ...(await ask<{ perSecond: number }>({ mode: 'print', statements, seconds: time, concurrency: connections })),
-        cpu: undefined,
-      };
-    const { url } = await ask<{ url: string }>({ mode: 'statements', statements });
-    const answer = await generateLoad(url, byNumber(statements.length), time);
-    await undo(rig, bench, schools);
-    return answer;
-  };
-  const runLoop = async () => {
-    const { statements } = prepare(rig, bench, schools);
-    const { perSecond } = await ask<{ perSecond: number }>({
-      mode: 'loop',
-      statements,
-      seconds,
-      concurrency: connections,
-    });
-    await undo(rig, bench, schools);
-    return perSecond;
-  };
-  const runConstant = async () => {
-    const [sample] = prepare(rig, bench, schools).requests;
-    const response = await fetch(`${service.url}${sample?.path ?? ''}`, {
-      method: sample?.method ?? 'GET',
-      headers: sample?.headers as Record<string, string>,
-      body: (sample?.body as string | undefined) ?? null,
-    });
-    const bytes = (await response.arrayBuffer()).byteLength;
-    const { url } = await ask<{ url: string }>({ mode: 'constant', bytes });
-    return (await generateLoad(url, [{ path: '/' }])).perSecond;
-  };
-
-  // Warm up plans, catalog caches and the JIT.
-  await runService(1);
-  await runBaseline(1);
-  const services: Awaited<ReturnType<typeof runService>>[] = [];
-  const baselines: Awaited<ReturnType<typeof runBaseline>>[] = [];
-  for (let round = 0; round < rig.rounds; round++) {
-    services.push(await runService());
-    baselines.push(await runBaseline());
   }
-  const baseline = median(baselines.map((f) => f.perSecond));
-  const result = {
-    perSecond: median(services.map((s) => s.perSecond)),
-    p50: median(services.map((s) => s.p50)),
-    p99: median(services.map((s) => s.p99)),
-  };
-  return {
-    service: result,
-    baseline,
-    loop: bench.baseline === 'statement' ? await runLoop() : undefined,
-    constant: await runConstant(),
-    ratio: result.perSecond / baseline,
-    cpu: {
-      service: median(services.map((s) => s.cpu)),
-      baseline: bench.baseline === 'statement' ? median(baselines.map((f) => f.cpu ?? NaN)) : undefined,
-    },
-  };
-}
 
-/** Sends a request as a user of a school or as an operator. @throws unless the response has this `status` */
-async function send(
-  rig: Rig,
-  claims: Parameters<Tokens['sign']>[0],
-  status: number,
-  method: string,
-  path: string,
-  body?: object | FormData,
-): Promise<{ id: number }> {
-  const response = await fetch(`${rig.service.url}/api${path}`, {
-    method,
-    headers: {
-      authorization: `Bearer ${rig.tokens.sign(claims)}`,
-      ...(body instanceof FormData ? {} : { 'content-type': 'application/json' }),
-    },
-    body: body instanceof FormData ? body : body ? JSON.stringify(body) : null,
-  });
-  const text = await response.text();
-  if (response.status !== status)
-    throw new Error(`${method} ${path} returned ${response.status}: ${text.slice(0, 500)}`);
-  return (JSON.parse(text) as { data: { id: number } }).data;
-}
-
-const timed = async (work: () => Promise<unknown>): Promise<number> => {
-  const start = performance.now();
-  await work();
-  return performance.now() - start;
-};
-
-/** Creates a school by POST /api/platform/tenants. */
-function newSchool(rig: Rig): Promise<{ id: number }> {
-  const { operator } = rig.database;
-  const name = `bench-${crypto.randomUUID().slice(0, 8)}`;
-  return send(
-    rig,
-    { session_id: operator.sessionId, user_id: operator.userId, tenant_id: null },
-    201,
-    'POST',
-    '/platform/tenants',
+  const throughPg: System[] = bench.hasBaselines ? ['call', 'bare'] : ['call'];
+  const parts: { schools: School[]; systems: System[]; results: Rounds }[] = [
     {
-      name,
-      subdomain: name,
-      contact_email: 'new@bench.example',
-      plan_id: 3,
-      admin_password: 'a new password',
+      schools: [one],
+      systems: ['service', ...throughPg, ...(bench.hasBaselines ? (['postgraphile'] as const) : [])],
+      results: {},
     },
+    ...(all.length > 0 ? [{ schools: all, systems: ['service' as const, ...throughPg], results: {} }] : []),
+  ];
+  await requireSameAnswer(
+    statements,
+    bench,
+    sample(rig, bench, 1, () => one),
   );
-}
+  for (const { schools, systems } of parts) for (const system of systems) await run(system, schools, true);
+  for (let round = 0; round < rounds; round++)
+    for (const { schools, systems, results } of parts)
+      for (const system of systems) (results[system] ??= []).push(await run(system, schools));
 
-/** Measures plain inserts of the fees and fee items of a school, in ms: the baseline of billing. */
-function measureFees(rig: Rig, tenantId: number): Promise<number> {
-  return withOwner(rig.database.url, async (owner) => {
-    await owner.query(
-      `set search_path = tenant_${tenantId}, public;
-       select set_config('app.tenant_id', '${tenantId}', false), set_config('app.scope', 'all', false);
-       create temporary table fee as select * from student_fee; create temporary table item as select * from student_fee_item; delete from student_fee;
-       grant select on fee, item to school_tenant; grant insert on student_fee to school_tenant; set role school_tenant`,
-    );
-    const columns = 'student_id, fee_component_id, name, amount, period_start, period_end';
-    return timed(() =>
-      owner.query(
-        `begin; insert into student_fee (id, student_id, fee_structure_id, class_id, amount, due_date, billed_on, items_digest)
-           select id, student_id, fee_structure_id, class_id, amount, due_date, billed_on, items_digest from fee order by id;
-         insert into student_fee_item (student_fee_id, ${columns}) select student_fee_id, ${columns} from item order by id; commit`,
-      ),
-    );
-  });
-}
-
-/**
- * Imports 5,000 students into a new school, bills them and promotes 500 of them, three times. @returns the median times
- * in ms
- */
-export async function measureSchoolYear(
-  rig: Rig,
-): Promise<{ importing: number; billing: number; billingBaseline: number; billingAgain: number; promoting: number }> {
-  const importing: number[] = [];
-  const billing: number[] = [];
-  const billingBaseline: number[] = [];
-  const billingAgain: number[] = [];
-  const promoting: number[] = [];
-  for (let n = 0; n < 3; n++) {
-    const { id } = await newSchool(rig);
-    const sessionId = await withOwner(rig.database.url, async (owner) => {
-      const { rows } = await owner.query<{ id: string }>(
-        `insert into platform.session (tenant_id, user_id, email, permissions, roles, expires_at)
-         select $1, 1, 'new@bench.example', (select array_agg(name) from core.permission), '{admin}', now() + interval '1 hour' returning id`,
-        [id],
-      );
-      return Number(rows[0]?.id);
-    });
-    const admin = { session_id: sessionId, user_id: 1, tenant_id: id };
-    const add = (path: string, body: object) => send(rig, admin, 201, 'POST', path, body);
-    const grade = await add('/grades', { name: 'One' });
-    const year = await add('/academics/years', {
-      name: 'Now',
-      start_date: '2026-08-01',
-      end_date: '2027-07-31',
-      is_current: true,
-    });
-    const nextYear = await add('/academics/years', { name: 'Next', start_date: '2027-08-01', end_date: '2028-07-31' });
-    const present = await add('/classes', { name: 'Now', grade_id: grade.id, academic_year_id: year.id });
-    const next = await add('/classes', { name: 'Next', grade_id: grade.id, academic_year_id: nextYear.id });
-    const lines = Array.from(
-      { length: 5000 },
-      (_, row) => `Benedikt,Benchmark ${row},2015-04-01,male,Berta Benchmark,${present.id}`,
-    );
-    const form = new FormData();
-    form.append(
-      'file',
-      new Blob([['first_name,last_name,date_of_birth,gender,parent_name,class_id', ...lines].join('\n')]),
-      'students.csv',
-    );
-    importing.push(await timed(() => send(rig, admin, 201, 'POST', '/students/import', form)));
-    const structure = await add('/finance/fee-structures', {
-      name: 'Fees',
-      academic_year_id: year.id,
-      class_ids: [present.id],
-      components: ['one_time', 'monthly', 'quarterly', 'annual'].map((frequency) => ({
-        name: frequency,
-        amount: 100,
-        frequency,
-      })),
-    });
-    const bill = () =>
-      timed(() =>
-        send(rig, admin, 200, 'POST', '/finance/student-fees/generate', {
-          fee_structure_id: structure.id,
-          date: '2027-07-31',
-        }),
-      );
-    billing.push(await bill());
-    billingBaseline.push(await measureFees(rig, id));
-    billingAgain.push(await bill());
-    const student_ids = Array.from({ length: 500 }, (_, student) => student + 1);
-    promoting.push(
-      await timed(() =>
-        send(rig, admin, 200, 'POST', '/students/promote', {
-          student_ids,
-          to_class_id: next.id,
-          to_academic_year_id: nextYear.id,
-        }),
-      ),
-    );
-  }
-  await deleteCreatedSchools(rig);
-  return {
-    importing: median(importing),
-    billing: median(billing),
-    billingBaseline: median(billingBaseline),
-    billingAgain: median(billingAgain),
-    promoting: median(promoting),
-  };
-}
-
-/** Deletes the schools that a measurement created. */
-async function deleteCreatedSchools(rig: Rig): Promise<void> {
-  await withOwner(rig.database.url, async (owner) => {
-    const { rows } = await owner.query<{ id: string }>("select id from platform.tenant where subdomain like 'bench-%'");
-    for (const { id } of rows)
-      await owner.query(`drop schema tenant_${id} cascade; delete from platform.tenant where id = ${id}`);
-  });
-}
-
-/** Creates ten schools by POST /api/platform/tenants and deletes them. @returns the median time in ms */
-export async function measureProvisioning(rig: Rig): Promise<number> {
-  const times: number[] = [];
-  for (let n = 0; n < 10; n++) times.push(await timed(() => newSchool(rig)));
-  await deleteCreatedSchools(rig);
-  return median(times);
+  const first: Rounds = {};
+  if (bench.hasBaselines)
+    for (let round = 0; round < rounds; round++)
+      for (const kind of ['call', 'bare'] as const) {
+        const samples = sample(rig, bench, all.length, (n) => all[n] ?? one);
+        const message: StatementsMessage = { mode: 'each-once', statements: statementsOf(kind, bench, samples) };
+        (first[kind] ??= []).push(await statements.ask<Measured>(message));
+        await undo(rig.database.url, bench, all, rig.students);
+      }
+  return { one: parts[0]?.results ?? {}, random: parts[1]?.results, first, cpuMicroseconds };
 }

@@ -1,14 +1,8 @@
 import { cpus } from 'node:os';
 import type { BenchCase } from './cases.ts';
-import type { CaseResult } from './measure.ts';
-
-/** One case, measured for one school and for random schools. */
-export interface CaseReport {
-  bench: BenchCase;
-  one: CaseResult;
-  /** Undefined if it was not measured for random schools. */
-  random: CaseResult | undefined;
-}
+import { type Fairness, slowdown } from './fairness.ts';
+import type { CaseResult, Rounds, System } from './measure.ts';
+import { type Measured, median } from './statistics.ts';
 
 /** A single figure with its goal. */
 export interface Figure {
@@ -24,80 +18,175 @@ export interface Figure {
 /** The results of a run. */
 export interface Report {
   postgres: string;
+  commit: string;
   schools: number;
   students: number;
   connections: number;
   seconds: number;
   rounds: number;
-  cases: CaseReport[];
+  /** Runnable processes of the machine at the start of the run: its load average of one minute. */
+  loadBefore: number;
+  cases: { bench: BenchCase; result: CaseResult }[];
+  fairness?: Fairness;
   figures: Figure[];
 }
 
-const whole = (value: number | undefined) => (value === undefined ? '–' : Math.round(value).toLocaleString('en'));
-/** Small rates get one decimal. */
-const perSecond = (value: number) => (value < 100 ? value.toFixed(1) : whole(value));
+/** The p99 to stay below for the first request of a connection to a school. */
+const firstRequestAimMs = 25;
+/** How many times as slow another school may make a school. */
+const slowdownAim = 2;
+
+const whole = (value: number | undefined) =>
+  value === undefined || Number.isNaN(value) ? '–' : Math.round(value).toLocaleString('en');
+/** Small rates and times get one decimal. */
+const precise = (value: number | undefined) => (value !== undefined && value < 100 ? value.toFixed(1) : whole(value));
 // Rounded down, so that 69.9 % is not reported as 70 %.
 const percent = (value: number) => `${String(Math.floor(value * 100 + 1e-9))} %`;
-const table = (rows: string[][]) => rows.map((row) => `| ${row.join(' | ')} |`).join('\n');
-const rule = (row: string[]) => row.map((_, n) => (n === 0 ? '---' : '--:'));
+const times = (value: number) => `${(Math.floor(value * 100 + 1e-9) / 100).toFixed(2)} ×`;
+export const verdict = (isMet: boolean) => (isMet ? 'met' : 'missed');
 
-/** The report as markdown. */
-export function markdown(report: Report): string {
-  const columns = (of: string) => [`${of}: req/s`, 'p50 ms', 'p99 ms', 'baseline', 'ratio'];
-  const head = ['case', ...columns('one school'), ...columns('random schools'), 'goal'];
-  const cells = (result: CaseResult | undefined) => {
-    if (!result) return Array<string>(5).fill('');
-    const { service, baseline, ratio } = result;
-    return [perSecond(service.perSecond), whole(service.p50), whole(service.p99), perSecond(baseline), percent(ratio)];
-  };
-  const verdict = ({ bench, one, random }: CaseReport) =>
-    bench.goal === undefined
-      ? ''
-      : `${percent(bench.goal)}: ${one.ratio >= bench.goal && (random?.ratio ?? 1) >= bench.goal ? 'met' : 'missed'}`;
-  const boundsHead = [
-    'upper bounds, responses/s',
-    'node:http, constant',
-    'pg alone, one school',
-    'pg alone, random schools',
-    'CPU time of the API, µs per request',
-    'CPU time of the baseline',
+/** A markdown table; the first row is its head. */
+export function table(rows: string[][]): string {
+  const [head = [], ...rest] = rows;
+  const rule = head.map((_, n) => (n === 0 ? '---' : '--:'));
+  return [head, rule, ...rest].map((row) => `| ${row.join(' | ')} |`).join('\n');
+}
+
+/** Processors, and versions of Node and the commit. */
+export const machine = (commit: string): string =>
+  `${cpus().length} cores (${cpus()[0]?.model.trim() ?? ''}), Node ${process.version.slice(1)}, commit ${commit}`;
+
+const figureOf = (rounds: Rounds | undefined, system: System, field: keyof Measured) => {
+  const measured = rounds?.[system];
+  return measured && median(measured.map((one) => one[field]));
+};
+
+/** The median over the rounds of the ratio of two systems that were measured in the same round. */
+function ratio(over: Measured[] | undefined, under: Measured[] | undefined): number | undefined {
+  if (!over || !under) return undefined;
+  return median(over.map(({ perSecond }, round) => perSecond / (under[round]?.perSecond ?? NaN)));
+}
+
+const withAim = (value: number | undefined, aim: number | undefined, format: (value: number) => string) => {
+  if (value === undefined) return '–';
+  return aim === undefined ? format(value) : `${format(value)} (aim ${format(aim)}: ${verdict(value >= aim)})`;
+};
+
+const oneSchoolTable = (cases: Report['cases']) =>
+  table([
+    [
+      'one school',
+      'service, req/s',
+      'p50 ms',
+      'p99 ms',
+      'core.call, /s',
+      'bare statement, /s',
+      'PostGraphile, req/s',
+      'core.call of bare',
+      'service to PostGraphile',
+      'CPU of the API, µs',
+    ],
+    ...cases.map(({ bench, result: { one, cpuMicroseconds } }) => [
+      bench.title,
+      precise(figureOf(one, 'service', 'perSecond')),
+      precise(figureOf(one, 'service', 'p50')),
+      precise(figureOf(one, 'service', 'p99')),
+      precise(figureOf(one, 'call', 'perSecond')),
+      precise(figureOf(one, 'bare', 'perSecond')),
+      precise(figureOf(one, 'postgraphile', 'perSecond')),
+      withAim(ratio(one.call, one.bare), bench.aims?.callToBare, percent),
+      withAim(ratio(one.service, one.postgraphile), bench.aims?.serviceToPostgraphile, times),
+      whole(median(cpuMicroseconds)),
+    ]),
+  ]);
+
+const randomSchoolsTable = (cases: Report['cases']) =>
+  table([
+    [
+      'random schools',
+      'service, req/s',
+      'p50 ms',
+      'p99 ms',
+      'core.call, /s',
+      'bare statement, /s',
+      'service, of one school',
+      'core.call, of one school',
+      'bare, of one school',
+    ],
+    ...cases.map(({ bench, result: { one, random } }) => [
+      bench.title,
+      precise(figureOf(random, 'service', 'perSecond')),
+      precise(figureOf(random, 'service', 'p50')),
+      precise(figureOf(random, 'service', 'p99')),
+      precise(figureOf(random, 'call', 'perSecond')),
+      precise(figureOf(random, 'bare', 'perSecond')),
+      withAim(ratio(random?.service, one.service), bench.aims?.randomToOne, percent),
+      withAim(ratio(random?.call, one.call), undefined, percent),
+      withAim(ratio(random?.bare, one.bare), undefined, percent),
+    ]),
+  ]);
+
+const firstRequestTable = (cases: Report['cases']) =>
+  table([
+    ['first request of a connection to a school', 'core.call, p50 ms', 'p99 ms', 'aim', 'bare, p50 ms', 'p99 ms'],
+    ...cases.map(({ bench, result: { first } }) => {
+      const p99 = figureOf(first, 'call', 'p99') ?? NaN;
+      return [
+        bench.title,
+        precise(figureOf(first, 'call', 'p50')),
+        precise(p99),
+        `${firstRequestAimMs} ms: ${verdict(p99 <= firstRequestAimMs)}`,
+        precise(figureOf(first, 'bare', 'p50')),
+        precise(figureOf(first, 'bare', 'p99')),
+      ];
+    }),
+  ]);
+
+function fairnessText(fairness: Fairness): string {
+  const row = (name: string, rounds: Measured[]) => [
+    name,
+    ...(['perSecond', 'p50', 'p99'] as const).map((field) => precise(median(rounds.map((one) => one[field])))),
   ];
-  const figuresHead = ['measurement', 'result', 'baseline', 'goal'];
-  const parts = [
-    `${cpus().length} cores (${cpus()[0]?.model.trim() ?? ''}), Node ${process.version.slice(1)}, Postgres ${report.postgres}, shared by API, database and load generator. ` +
-      `${whole(report.schools)} schools of ${whole(report.students)} students, ${report.connections} connections, pool of ${report.connections}; ` +
-      `medians of ${report.rounds} × ${report.seconds} s, service and baseline alternating.`,
-  ];
-  if (report.cases.length > 0) {
-    parts.push(
-      table([
-        head,
-        rule(head),
-        ...report.cases.map((c) => [c.bench.title, ...cells(c.one), ...cells(c.random), verdict(c)]),
-      ]),
-      'Baseline: the same `core.call` through a bare `node:http` server and `pg`; for a login, argon2 alone; for a PDF, writing it, two at a time.',
-      table([
-        boundsHead,
-        rule(boundsHead),
-        ...report.cases.map((c) => [
-          c.bench.title,
-          whole(c.one.constant),
-          whole(c.one.loop),
-          c.random ? whole(c.random.loop) : '',
-          whole(c.one.cpu.service),
-          whole(c.one.cpu.baseline),
-        ]),
-      ]),
-    );
-  }
-  if (report.figures.length > 0) {
-    const figures = report.figures.map(({ what, measured, unit, baseline, below }) => [
+  const factor = slowdown(fairness);
+  return (
+    table([
+      ['nine schools at a steady rate', 'req/s', 'p50 ms', 'p99 ms'],
+      row('the tenth sends its share', fairness.without),
+      row('the tenth sends ten times its share', fairness.with),
+    ]) +
+    `\n\nThe p99 of the nine is ${factor.toFixed(2)} times as high (aim: at most ${slowdownAim}, ` +
+    `${verdict(factor <= slowdownAim)}). The share of a school is ${precise(fairness.share)} requests/s, a tenth of ` +
+    `half of the ${whole(fairness.capacity)} that the service can answer.`
+  );
+}
+
+const figuresTable = (figures: Figure[]) =>
+  table([
+    ['measurement', 'result', 'baseline', 'goal'],
+    ...figures.map(({ what, measured, unit, baseline, below }) => [
       what,
       `${String(Number(measured.toPrecision(3)))} ${unit}`,
       baseline === undefined ? '' : `${String(Number(baseline.toPrecision(3)))} ${unit}`,
-      below === undefined ? '' : `< ${below} ${unit}: ${measured < below ? 'met' : 'missed'}`,
-    ]);
-    parts.push(table([figuresHead, rule(figuresHead), ...figures]));
-  }
-  return `${parts.join('\n\n')}\n`;
+      below === undefined ? '' : `< ${below} ${unit}: ${verdict(measured < below)}`,
+    ]),
+  ]);
+
+/** The report as markdown. */
+export function markdown(report: Report): string {
+  const { cases, connections, rounds, seconds } = report;
+  const random = cases.filter(({ result }) => result.random);
+  const first = cases.filter(({ bench }) => bench.hasBaselines);
+  return [
+    `${machine(report.commit)}, Postgres ${report.postgres}, shared by API, database and load generator; ` +
+      `load average before the run ${report.loadBefore.toFixed(1)}. ` +
+      `${whole(report.schools)} schools of ${whole(report.students)} students, ${connections} connections, pools of ` +
+      `${connections}; medians of ${rounds} × ${seconds} s, all columns of both tables alternating.`,
+    ...(cases.length > 0 ? [oneSchoolTable(cases)] : []),
+    ...(random.length > 0 ? [randomSchoolsTable(random)] : []),
+    ...(first.length > 0 ? [firstRequestTable(first)] : []),
+    ...(report.fairness ? [fairnessText(report.fairness)] : []),
+    ...(report.figures.length > 0 ? [figuresTable(report.figures)] : []),
+  ]
+    .join('\n\n')
+    .concat('\n');
 }

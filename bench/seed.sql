@@ -172,6 +172,10 @@ begin
       1 + n % v_routes * 8 + n / v_routes % 8,
       (array['both', 'both', 'pickup', 'drop'])[1 + n % 4]
     from generate_series(1, p_students * 4 / 5) n;
+  update school_usage set
+    students = (select count(*) from student),
+    teachers = (select count(*) from teacher),
+    classes = (select count(*) from class);
   perform core.enforce_plan_limits();
   perform set_config('session_replication_role', 'origin', true);
 end $$;

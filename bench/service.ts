@@ -8,6 +8,8 @@ import { end } from './child.ts';
 export interface ServiceChild {
   url: string;
   pid: number | undefined;
+  /** From the start of the process to the first answer that it is ready. */
+  startMs: number;
 }
 
 /** Finds a free port. */
@@ -42,6 +44,7 @@ export async function startApi(
   const port = await freePort();
   const log = createWriteStream(join(folder, 'api.log'));
   await new Promise((done) => log.once('open', done));
+  const start = performance.now();
   const child = spawn(
     process.execPath,
     ['--max-semi-space-size=2', ...nodeOptions, join(import.meta.dirname, '../src/main.ts'), '--only', 'api'],
@@ -73,12 +76,14 @@ export async function startApi(
   });
   const url = `http://127.0.0.1:${port}`;
   for (let attempt = 0; ; attempt++) {
-    const response = await fetch(`${url}/api/health`, { signal: AbortSignal.timeout(500) }).catch(() => undefined);
+    const response = await fetch(`${url}/api/health/ready`, { signal: AbortSignal.timeout(500) }).catch(
+      () => undefined,
+    );
     await response?.arrayBuffer();
     if (response?.ok) break;
-    if (child.exitCode !== null || attempt === 200)
+    if (child.exitCode !== null || attempt === 1000)
       throw new Error(`The service did not start, see ${join(folder, 'api.log')}.`);
-    await new Promise((done) => setTimeout(done, 50));
+    await new Promise((done) => setTimeout(done, 10));
   }
-  return { url, pid: child.pid };
+  return { url, pid: child.pid, startMs: performance.now() - start };
 }

@@ -9,3 +9,9 @@ export async function usage(pid: number | undefined): Promise<{ cpuSeconds: numb
   const resident = /^VmRSS:\s+(\d+) kB/m.exec(await read('status'))?.[1];
   return { cpuSeconds: (Number(stat[11]) + Number(stat[12])) / 100, memoryMb: Number(resident ?? NaN) / 1024 };
 }
+
+/** Memory that a process has for itself, without the buffers that all backends share, in MB. NaN without /proc. */
+export async function privateMemoryMb(pid: number): Promise<number> {
+  const rollup = await readFile(`/proc/${String(pid)}/smaps_rollup`, 'utf8').catch(() => '');
+  return Number(/^Pss_Anon:\s+(\d+) kB/m.exec(rollup)?.[1] ?? NaN) / 1024;
+}

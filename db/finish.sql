@@ -2,19 +2,22 @@
 
 -- Whether an operation writes follows from the volatility of its function.
 update core.operation o set writes = p.provolatile = 'v'
-from pg_proc p
-where p.pronamespace = 'api'::regnamespace and p.proname = o.name
-  and p.proargtypes = array['jsonb'::regtype]::oidvector;
+from core.functions_in('api') p
+where p.proname = o.name and p.proargtypes = array['jsonb'::regtype]::oidvector;
+
+select core.define_run_operation();
 
 do $check$
 declare
   v_fault text;
   -- Any school with the current tables. Before the first one is created, writable columns cannot be checked.
   v_school text := (
-    select 'tenant_' || max(id)
+    select 'tenant_' || id
     from platform.tenant
     where schema_version = (select max(version) from platform.tenant_migration)
-      and to_regnamespace('tenant_' || id) is not null);
+      and to_regnamespace('tenant_' || id) is not null
+    order by id desc
+    limit 1);
 begin
   select string_agg(fault, '; ' order by fault) into v_fault from (
     select format('the operation %s has no function api.%1$s(jsonb)', name) as fault from core.operation

@@ -8,10 +8,10 @@ grant usage on schema core to school_worker;
 grant usage on schema analytics to school_analyst;
 
 do $$ begin execute format('revoke temporary on database %I from public', current_database()); end $$;
-revoke all on all functions in schema core, api, platform
-  from public, school_api, school_tenant, school_platform, school_worker, school_analyst, school_graphql;
-revoke all on all tables in schema core, platform, mart
-  from public, school_api, school_tenant, school_platform, school_worker, school_analyst, school_graphql;
+select core.for_all_in('{core,api,platform}', 'functions', 'revoke all on function %s
+  from public, school_api, school_tenant, school_platform, school_worker, school_analyst, school_graphql');
+select core.for_all_in('{core,platform,mart}', 'tables', 'revoke all on table %s
+  from public, school_api, school_tenant, school_platform, school_worker, school_analyst, school_graphql');
 
 -- The API process: the dispatcher, streams, readiness, and queue metrics.
 grant execute on function
@@ -32,10 +32,12 @@ grant select on core.operation to school_api;
 do $$
 declare
   v_shared text[] := '{
+    run_operation,run_write,is_feature_enabled,wide_permissions,
     tenant_id,user_id,session_id,teacher_id,student_id,permissions,has_permission,has_permission_for_all,time_zone,
     day_at_school,day_begins,today,fail,refuse_field,diff,enqueue,enqueue_all,enabled_features,record_page,json_page,
-    deleted_record,search_patterns,sort_key,record_page_query,record_where,record_export_page,record_order_by,
-    record_insert,record_update,record_delete,record_lock,refuse_deleted_reference,set_row_scope,file_content,
+    deleted_record,search_patterns,sort_key,run_prepared,deallocate_unused,max_prepared_statements,record_page_query,
+    record_where,record_export_page,record_order_by,record_insert,record_update,record_delete,record_lock,
+    refuse_deleted_reference,set_row_scope,file_content,
     claim_idempotency_key,require_match,version_of,versioned_fields,is_restore,refuse_read_only,require_unchanged,
     effective_rights,lock_rights,refresh_rights,session_set_rights,session_open,session_rotate,session_end,
     sessions_revoke,token_use,tokens_void,token_is_recent,login_attempt,login_succeeded,tenant_features,
@@ -64,8 +66,8 @@ begin
         when 'core' then p.proname = any (v_shared || v_platform_only)
         else coalesce(o.access, '') <> 'tenant'
       end as to_platform
-    from pg_proc p
-    join pg_namespace n on n.oid = p.pronamespace and n.nspname in ('core', 'api')
+    from unnest('{core,api}'::text[]) n (nspname)
+    cross join core.functions_in(n.nspname) p
     left join core.operation o on o.name = p.proname and n.nspname = 'api'
   loop
     if v_function.to_tenant then
@@ -112,11 +114,11 @@ grant select,
   update (key, channel, subject, body, is_active, updated_at),
   delete
   on platform.notification_template to school_platform;
-grant usage on all sequences in schema platform to school_platform;
+select core.for_all_in('{platform}', 'sequences', 'grant usage on sequence %s to school_platform');
 
 -- Analysts. The views of analytics are security invoker; row security limits analysts to their schools
 -- (db/analytics/access.sql).
-grant select on all tables in schema analytics, mart to school_analyst;
+select core.for_all_in('{analytics,mart}', 'tables', 'grant select on table %s to school_analyst');
 revoke select on mart.school from school_analyst;
 grant select (tenant_id, refreshed_at) on mart.school to school_analyst;
 grant select (id, name, subdomain, status, plan_id, is_setup_complete, trial_ends_at, time_zone, created_at)
@@ -148,6 +150,7 @@ grant execute on function
   core.purge_due(integer),
   core.purge_mark(bigint, integer, text),
   core.purge_open(bigint, integer),
+  core.purge_state(bigint, integer),
   core.queue(),
   core.replace_deliver_job(bigint, bigint, jsonb),
   core.schools_due_for_document_check(),
@@ -157,17 +160,16 @@ grant execute on function
   core.tenant_lock_key(bigint)
 to school_worker;
 grant usage on schema graphile_worker to school_worker;
-grant select, insert, update, delete on all tables in schema graphile_worker to school_worker;
-grant usage on all sequences in schema graphile_worker to school_worker;
-grant execute on all functions in schema graphile_worker to school_worker;
+select core.for_all_in('{graphile_worker}', 'tables',
+  'grant select, insert, update, delete on table %s to school_worker');
+select core.for_all_in('{graphile_worker}', 'sequences', 'grant usage on sequence %s to school_worker');
+select core.for_all_in('{graphile_worker}', 'functions', 'grant execute on function %s to school_worker');
 do $$
 declare
   v_table text;
 begin
   for v_table in
-    select relname
-    from pg_class
-    where relnamespace = 'graphile_worker'::regnamespace and relkind = 'r' and relrowsecurity
+    select relname from core.relations_in('graphile_worker') where relkind = 'r' and relrowsecurity
   loop
     execute format('drop policy if exists school_worker on graphile_worker.%I', v_table);
     execute format(

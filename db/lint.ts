@@ -18,6 +18,7 @@ const folders = [
   'db/analytics',
   'db/demo',
   'bench',
+  'bench/baselines',
 ];
 
 const maxLineLength = 120;

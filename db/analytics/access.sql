@@ -22,8 +22,8 @@ begin
         c.oid::regclass,
         'analysts_see_their_schools',
         format('for select to school_analyst using (%s)', format(v_sees, 'tenant_id'))
-      from pg_class c
-      where c.relnamespace = 'mart'::regnamespace and c.relkind = 'r'
+      from core.relations_in('mart') c
+      where c.relkind = 'r'
       union all
       select
         c.oid::regclass,
@@ -32,8 +32,8 @@ begin
           when 'school' then 'true'
           else $sql$tenant_id = nullif(current_setting('app.tenant_id', true), '')::bigint$sql$
         end)
-      from pg_class c
-      where c.relnamespace = 'mart'::regnamespace and c.relkind = 'r'
+      from core.relations_in('mart') c
+      where c.relkind = 'r'
       -- Analysts read some columns of tables of platform through the views. The owner of these tables bypasses the
       -- policies.
       union all
@@ -63,9 +63,10 @@ begin
     execute format('comment on policy %I on %s is %L', v_policy.name, v_policy.on_table, v_digest);
   end loop;
   for v_policy in
-    select distinct p.polrelid::regclass as on_table, c.relnamespace = 'mart'::regnamespace as is_fact
-    from pg_policy p
-    join pg_class c on c.oid = p.polrelid
+    select c.oid::regclass as on_table, c.relnamespace = 'mart'::regnamespace as is_fact
+    from unnest('{mart,platform}'::text[]) place (schema)
+    cross join core.relations_in(place.schema) c
+    join pg_policy p on p.polrelid = c.oid
     where p.polname = 'analysts_see_their_schools'
       and not (c.relrowsecurity and (c.relforcerowsecurity or c.relnamespace <> 'mart'::regnamespace))
   loop

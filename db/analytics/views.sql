@@ -199,8 +199,8 @@ begin
       lower(left(c.relname, 1))
         || substring(replace(initcap(replace(c.relname, '_', ' ')), ' ', '') from 2) as field,
       array(select a.attname::text from pg_attribute a where a.attrelid = c.oid and a.attnum > 0) as columns
-    from pg_class c
-    where c.relnamespace = 'analytics'::regnamespace and c.relkind = 'v' and c.relname <> 'tenants'
+    from core.relations_in('analytics') c
+    where c.relkind = 'v' and c.relname <> 'tenants'
   loop
     execute format('comment on view analytics.%I is %L', v_view.relname, concat_ws(e'\n',
       '@foreignKey (tenant_id) references analytics.tenants (tenant_id)|@fieldName tenant|@foreignFieldName '
@@ -216,11 +216,9 @@ begin
   end loop;
   for v_column in
     select c.relname, a.attname, col_description(c.oid, a.attnum) as description
-    from pg_class c
+    from core.relations_in('analytics') c
     join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
-    where c.relnamespace = 'analytics'::regnamespace
-      and c.relkind = 'v'
-      and c.relname || '.' || a.attname <> all (v_nullable)
+    where c.relkind = 'v' and c.relname || '.' || a.attname <> all (v_nullable)
   loop
     execute format('comment on column analytics.%I.%I is %L', v_column.relname, v_column.attname,
       concat_ws(e'\n', '@notNull', v_column.description));

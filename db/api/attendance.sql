@@ -394,11 +394,11 @@ begin
     v_answer := core.record_page('attendance',
       p || jsonb_build_object('from_date', v_days.first_day, 'to_date', v_days.last_day));
   else
-    v_answer := core.record_page('attendance', p || jsonb_build_object('date', v_date), p_source => format($source$
-      api.attendance_sheet(%L, %L) m
+    v_answer := core.record_page('attendance', p || jsonb_build_object('date', v_date), p_source => $source$
+      api.attendance_sheet(($1 ->> 'class_id')::bigint, ($1 ->> 'date')::date) m
       left join student s on s.id = m.student_id
       left join class c on c.id = m.class_id
-    $source$, v_class_id, v_date));
+    $source$);
     select json_build_object(
         'data', v_answer -> 'data',
         'pagination', v_answer -> 'pagination',

@@ -84,14 +84,14 @@ begin
       from academic_year
       where id = (p ->> 'academic_year_id')::bigint;
   end if;
-  return core.record_page('holiday', p, p_source =>
-    case when p ?| '{academic_year_id,from_date,to_date}' then format($source$
+  return core.record_page('holiday', p || jsonb_build_object('first_day', v_first, 'last_day', v_last), p_source =>
+    case when p ?| '{academic_year_id,from_date,to_date}' then $source$
       (
         select d.date, h.id, h.name, h.is_recurring, h.created_at, h.updated_at
-        from api.holidays_between(%L, %L) d
+        from api.holidays_between(($1 ->> 'first_day')::date, ($1 ->> 'last_day')::date) d
         join holiday h on h.id = d.id
       ) h
-    $source$, v_first, v_last) end);
+    $source$ end);
 end $$;
 comment on function api.holidays_list is
   'Holidays by date. Searches the name. With from_date, to_date or academic_year_id, the holidays of those days, a '

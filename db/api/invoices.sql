@@ -55,8 +55,9 @@ select core.define_record('invoice', p_table => 'invoice', p_key => 'i.id', p_on
 select core.define_filter('invoice', 'status', $$
   case :value when 'overdue' then api.is_open(i.status) else i.status = :value end
     and api.status_on(i.status, i.due_date, (select core.today())) = :value
-$$);
-select core.define_filter('invoice', 'only_open', $$(:value <> 'true' or api.is_open(i.status))$$);
+$$, p_is_literal => true);
+select core.define_filter('invoice', 'only_open', $$(:value <> 'true' or api.is_open(i.status))$$,
+  p_is_literal => true);
 select core.define_filter('invoice', 'from_date', 'i.issued_at >= core.day_begins(:value::date)');
 select core.define_filter('invoice', 'to_date', 'i.issued_at < core.day_begins(:value::date + 1)');
 select core.define_filter('invoice', 'due_from', 'i.due_date >= :value::date');

@@ -52,8 +52,9 @@ select core.define_filter('payment', 'class_id', $$
 $$);
 select core.define_filter('payment', 'from_date', 'p.payment_date >= :value::date');
 select core.define_filter('payment', 'to_date', 'p.payment_date <= :value::date');
-select core.define_filter('payment', 'kind', $$(p.invoice_id is null) = (:value = 'student_fee')$$);
-select core.define_filter('payment', 'method', 'p.payment_method = :value');
+select core.define_filter('payment', 'kind', $$(p.invoice_id is null) = (:value = 'student_fee')$$,
+  p_is_literal => true);
+select core.define_filter('payment', 'method', 'p.payment_method = :value', p_is_literal => true);
 select core.define_sort('payment', 'payment_date', 'p.payment_date');
 select core.define_sort('payment', 'amount', 'p.amount');
 select core.define_sort('payment', 'receipt_number', 'p.receipt_number nulls last');

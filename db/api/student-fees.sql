@@ -37,8 +37,9 @@ select core.define_record('student_fee', p_table => 'student_fee', p_key => 'f.i
 select core.define_filter('student_fee', 'status', $$
   case :value when 'overdue' then api.is_open(f.status) else f.status = :value end
     and api.status_on(f.status, f.due_date, (select core.today())) = :value
-$$);
-select core.define_filter('student_fee', 'only_open', $$(:value <> 'true' or api.is_open(f.status))$$);
+$$, p_is_literal => true);
+select core.define_filter('student_fee', 'only_open', $$(:value <> 'true' or api.is_open(f.status))$$,
+  p_is_literal => true);
 select core.define_filter('student_fee', 'academic_year_id', $$
   f.fee_structure_id in (select id from fee_structure where academic_year_id = :value::bigint)
 $$);

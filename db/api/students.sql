@@ -50,7 +50,7 @@ select core.define_filter('student', 'roll_of_class_id', $$
   s.id in (select student_id from api.class_roll() where class_id = :value::bigint)
 $$);
 select core.define_filter('student', 'not_class_id', 's.class_id is distinct from :value::bigint');
-select core.define_filter('student', 'without_class', '(s.class_id is null) = :value::boolean');
+select core.define_filter('student', 'without_class', '(s.class_id is null) = :value::boolean', p_is_literal => true);
 select core.define_filter('student', 'academic_year_id', $$
   s.id in (select student_id from enrollment where academic_year_id = :value::bigint
     and status in ('active', 'completed'))

@@ -185,11 +185,12 @@ create function api.transport_schedules_list(p jsonb) returns json language plpg
 declare
   v_range record := api.requested_week(p);
 begin
-  return core.record_page('transport_schedule', p, p_source => format(
-    'api.days_between(%1$L, %2$L) d
-     join api.transport_plan(%1$L, %2$L) t on t.date = d.date and d.is_school_day
-     join route r on r.id = t.route_id',
-    v_range.first_day, v_range.last_day));
+  return core.record_page('transport_schedule', p || to_jsonb(v_range), p_source => $source$
+    api.days_between(($1 ->> 'first_day')::date, ($1 ->> 'last_day')::date) d
+      join api.transport_plan(($1 ->> 'first_day')::date, ($1 ->> 'last_day')::date) t
+        on t.date = d.date and d.is_school_day
+      join route r on r.id = t.route_id
+  $source$);
 end $$;
 comment on function api.transport_schedules_list is
   'The schedule of school days, for the days of api.requested_week. '

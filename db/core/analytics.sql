@@ -241,7 +241,7 @@ insert into core.analytics_part (refresh_order, name, target, watched, retention
 
 create function core.analytics_change_counters(p_tenant_id bigint default null)
   returns table (tenant_id bigint, counters jsonb)
-  language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+  language plpgsql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 begin
   return query
     with school as materialized (
@@ -253,6 +253,7 @@ begin
         and t.schema_version = i.tenant_version
         and (p_tenant_id is null or t.id = p_tenant_id)
     ), watched as materialized (
+      -- By the index of pg_class on the name and the schema; see core.relations_in.
       select
         s.id,
         c.relname,
@@ -260,9 +261,10 @@ begin
           pg_stat_get_tuples_inserted(c.oid)
             + pg_stat_get_tuples_updated(c.oid)
             + pg_stat_get_tuples_deleted(c.oid)) as counter
-      from school s
-      join pg_class c on c.relnamespace = s.namespace
-      where c.relname = any (array(select unnest(watched) from core.analytics_part)) and c.relkind = 'r'
+      from (select distinct unnest(p.watched)::name as name from core.analytics_part p) w
+      cross join school s
+      join pg_class c on c.relname = w.name and c.relnamespace = s.namespace
+      where c.relkind = 'r'
     )
     select part.id, jsonb_object_agg(part.name, part.counter) || jsonb_build_object('all', (
         select format('%s %s %s %s',

@@ -5,13 +5,13 @@ create function core.archive_tables(p_tenant_id bigint) returns table (name text
   language sql stable set search_path = pg_catalog, pg_temp as $$
   with recursive owned as (
     select oid, relname
-    from pg_class
-    where relnamespace = to_regnamespace('tenant_' || p_tenant_id) and relkind in ('r', 'p') and not relispartition
+    from core.relations_in('tenant_' || p_tenant_id)
+    where relkind in ('r', 'p') and not relispartition
   ),
   reference as (
     select distinct conrelid, confrelid
-    from pg_constraint
-    where contype = 'f' and conrelid <> confrelid and connamespace = to_regnamespace('tenant_' || p_tenant_id)
+    from core.foreign_keys_in('tenant_' || p_tenant_id)
+    where conrelid <> confrelid
   ),
   depth (oid, depth) as (
     select oid, 0 from owned
@@ -110,8 +110,8 @@ begin
         from %2$I.%1$I
         $sql$, relname, v_schema),
       ' union all ' order by relname), 'select null where false')
-    from pg_class
-    where relnamespace = v_schema::regnamespace and relkind = 'S');
+    from core.relations_in(v_schema)
+    where relkind = 'S');
   name := v_cursor;
   at_a_time := 500;
   return next;
@@ -217,10 +217,10 @@ begin
   perform set_config('app.archive_waiting', '{}', true);
   for v_constraint in
     select k.oid, k.conname, k.conrelid::regclass as on_table
-    from pg_constraint k
+    from core.foreign_keys_in(v_schema) k
     join core.archive_tables(v_file.id) a on to_regclass(format('%I.%I', v_schema, a.name)) = k.conrelid
     join core.archive_tables(v_file.id) b on to_regclass(format('%I.%I', v_schema, b.name)) = k.confrelid
-    where k.contype = 'f' and b.place >= a.place and not k.condeferrable
+    where b.place >= a.place and not k.condeferrable
   loop
     execute format('alter table %s alter constraint %I deferrable initially deferred',
       v_constraint.on_table, v_constraint.conname);
@@ -228,9 +228,11 @@ begin
       (current_setting('app.archive_waiting')::oid[] || v_constraint.oid)::text, true);
   end loop;
   set constraints all deferred;
-  -- Migrations insert rows too. The file has the current state of those rows.
-  execute (
-    select 'truncate ' || string_agg(format('%I.%I', v_schema, a.name), ', ') from core.archive_tables(v_file.id) a);
+  -- Migrations insert rows too. The file has the current state of those rows. Truncating tables that others refer to
+  -- would read the constraints of all schools.
+  for v_table in select a.name from core.archive_tables(v_file.id) a order by a.place desc loop
+    execute format('delete from %I.%I', v_schema, v_table.name);
+  end loop;
   return query
     select a.name, format('insert into %I.%I (%s) select %s from json_to_recordset($1) r (%s)', v_schema, a.name,
       string_agg(quote_ident(c ->> 'name'), ', '),
@@ -278,7 +280,7 @@ begin
   set constraints all immediate;
   for v_constraint in
     select k.conname, k.conrelid::regclass as on_table
-    from pg_constraint k
+    from core.foreign_keys_in(v_schema) k
     where k.oid = any (current_setting('app.archive_waiting')::oid[])
   loop
     execute format('alter table %s alter constraint %I not deferrable', v_constraint.on_table, v_constraint.conname);
@@ -303,24 +305,37 @@ comment on function core.archive_end is
   'Completes the import of a school after its rows: sets the sequences, checks the foreign keys, switches triggers '
   'on, runs newer migrations, grants newer permissions, writes the audit entry.';
 
-create function core.purge_due(p_days integer) returns table (id bigint, subdomain text, is_exported boolean)
+create function core.is_purge_due(p_school platform.tenant, p_days integer) returns boolean
+  language sql stable
+  return p_school.status = 'deleted'
+    and p_school.deleted_at <= now() - make_interval(days => p_days)
+    and to_regnamespace('tenant_' || p_school.id) is not null;
+comment on function core.is_purge_due is
+  'Whether a school was deleted at least p_days ago and still has a schema. Postgres inlines it.';
+
+create function core.purge_due(p_days integer) returns setof bigint
+  language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select t.id from platform.tenant t where core.is_purge_due(t, p_days) order by t.id
+$$;
+comment on function core.purge_due is
+  'The schools that were deleted at least p_days ago and still have a schema. Security definer, since the worker may '
+  'read no table of the platform.';
+
+create function core.purge_state(p_tenant_id bigint, p_days integer)
+  returns table (id bigint, subdomain text, is_exported boolean)
   language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select t.id, t.subdomain, t.schema_version = 0
   from platform.tenant t
-  where t.status = 'deleted'
-    and t.deleted_at <= now() - make_interval(days => p_days)
-    and to_regnamespace('tenant_' || t.id) is not null
-  order by t.id
+  where t.id = p_tenant_id and core.is_purge_due(t, p_days)
 $$;
-comment on function core.purge_due is
-  'The schools that were deleted at least p_days ago and still have a schema. is_exported: the file is written and '
-  'the school marked as purged, only its schema must still be dropped. Security definer, since the worker may read no '
-  'table of the platform.';
+comment on function core.purge_state is
+  'A school that is due for its purge; no row for any other. is_exported: the file is written and the school marked '
+  'as purged, only its schema must still be dropped. Security definer: see core.purge_due.';
 
 create function core.purge_open(p_tenant_id bigint, p_days integer) returns table (name text, at_a_time integer)
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  if exists (select from core.purge_due(p_days) d where d.id = p_tenant_id and not d.is_exported) then
+  if exists (select from core.purge_state(p_tenant_id, p_days) s where not s.is_exported) then
     return query select o.name, o.at_a_time from core.archive_open(p_tenant_id) o;
   end if;
 end $$;

@@ -39,16 +39,38 @@ comment on function core.can_see_teacher_details is
   'Whether this request may see the private data of a teacher: its scope is the whole school, or the teacher is the '
   'user.';
 
-create function core.permissions() returns text[] language sql stable
-  return coalesce(nullif(current_setting('app.permissions', true), ''), '{}')::text[];
+create function core.permissions_except(p_permissions text[], p_without text[]) returns text[] language sql immutable
+  return array(select unnest(p_permissions) except select unnest(p_without));
+comment on function core.permissions_except is 'The permissions without some of them.';
+
+-- The next two functions read the session when they are called. A request without a session has no permissions, except
+-- for a calendar feed: core.admit stores those of its owner in the settings.
+create function core.permissions() returns text[]
+  language sql stable security definer set search_path = pg_catalog, pg_temp
+  return coalesce(
+    nullif(current_setting('app.permissions', true), '')::text[],
+    (select permissions from platform.session where id = core.session_id()),
+    '{}'
+  );
 comment on function core.permissions is 'The permissions of the user of this request.';
 
+create function core.wide_permissions() returns text[]
+  language sql stable security definer set search_path = pg_catalog, pg_temp
+  return coalesce(
+    nullif(current_setting('app.wide_permissions', true), '')::text[],
+    (select core.permissions_except(permissions, taught_permissions)
+      from platform.session where id = core.session_id()),
+    '{}'
+  );
+comment on function core.wide_permissions is
+  'The permissions that the user of this request has for the whole school: from a role other than teacher and student.';
+
 create function core.has_permission(p_permission text) returns boolean language sql stable
-  return coalesce(p_permission = any (core.permissions()), false);
+  return p_permission = any (core.permissions());
 comment on function core.has_permission is 'Whether the user of this request has a permission; false without a login.';
 
 create function core.has_permission_for_all(p_permission text) returns boolean language sql stable
-  return coalesce(p_permission = any (nullif(current_setting('app.wide_permissions', true), '')::text[]), false);
+  return p_permission = any (core.wide_permissions());
 comment on function core.has_permission_for_all is
   'Whether the user of this request has a permission for the whole school: from a role other than teacher and student.';
 

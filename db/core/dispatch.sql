@@ -1,10 +1,16 @@
 -- The dispatcher. Every request is one call of core.call, which runs the operation in its own transaction.
 
+create function core.is_feature_enabled(p_feature text, p_plan_features text[], p_flags jsonb) returns boolean
+  language sql immutable
+  return coalesce((p_flags ->> p_feature)::boolean, p_feature = any (p_plan_features) or p_flags ? p_feature);
+comment on function core.is_feature_enabled is
+  'Whether a school has a feature: by the flag of the school if it has one, otherwise by its plan.';
+
 create function core.enabled_features(p_plan_features text[], p_flags jsonb) returns text[] language sql immutable
   return (
     select coalesce(array_agg(feature order by feature), '{}')
     from (select unnest(p_plan_features) union select jsonb_object_keys(p_flags)) f (feature)
-    where coalesce((p_flags ->> feature)::boolean, true)
+    where core.is_feature_enabled(feature, p_plan_features, p_flags)
   );
 comment on function core.enabled_features is
   'The features of a school: those of its plan, overridden by the flags of the school.';
@@ -44,183 +50,197 @@ comment on function core.resolve_tenant is
   'The school of a request without a session, from the body, the header X-Tenant-ID and the host. '
   'Raises validation_error without any, tenant_not_found, or tenant_mismatch if they differ.';
 
--- Checks the session, school, permission, role, feature, setup and subscription, in this order, with as few statements
--- as possible: every request pays for them. Security definer, because request roles cannot read the schema platform.
+-- Refuses a request by the first of these checks that fails: session, school, permission, role, feature, setup,
+-- subscription. Every request pays for them. So each statement reads one row by its key, no condition contains a query,
+-- and what most requests do not need is inside an `if` (decision 0001).
+-- Security definer, because request roles cannot read the schema platform.
 create function core.admit(p_operation text, p_session_id bigint, p jsonb, p_context jsonb,
-  out o core.operation, out settings jsonb)
+  out o core.operation, out tenant_id bigint, out scope text, out needs_person boolean)
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  v_request record;
-  v_session_id bigint := p_session_id;
-  v_tenant_id bigint;
-  v_user_id bigint;
-  v_is_platform boolean;
-  v_is_open boolean;
+  -- The session. Without one, the school, user and rights that the request has instead.
+  v_caller platform.session;
+  v_tenant platform.tenant;
+  v_is_schema_locked boolean;
   v_lacks_permission boolean := false;
+  v_is_open boolean;
+  v_plan_features text[];
+  v_subscription_status text;
   v_relevant text[]; -- the permissions that determine the scope
   v_feed record;
+  v_feed_permissions text := '';
+  v_feed_wide_permissions text := '';
 begin
+  select * into o from core.operation where name = p_operation;
+  if not found then
+    raise exception 'There is no operation %.', p_operation;
+  end if;
   if core.is_reserved_subdomain(p_context ->> 'subdomain') then
     p_context := p_context - 'subdomain';
   end if;
-  select * into o from core.operation where name = p_operation;
-  if o.name is null then
-    raise exception 'There is no operation %.', p_operation;
-  end if;
 
-  if o.access = 'public' then
-    v_session_id := null;
-    v_is_platform := coalesce((p ->> 'is_platform')::boolean, false);
-    if not v_is_platform then
-      v_tenant_id := core.resolve_tenant(p, p_context);
+  if o.access in ('any', 'tenant', 'platform', 'analyst', 'refresh') then
+    if o.access = 'refresh' then
+      select session_id into p_session_id from platform.refresh_token
+        where hash = core.token_hash(p ->> 'refresh_token') and expires_at > now();
+      if not found then
+        perform core.fail('invalid_token', 'This refresh token is not valid.');
+      end if;
     end if;
-  elsif o.access = 'token' then
-    v_session_id := null;
-    select tenant_id, tenant_id is null, user_id into v_tenant_id, v_is_platform, v_user_id from platform.one_time_token
-      where hash = core.token_hash(p ->> 'token') and used_at is null and expires_at > now();
+    select * into v_caller from platform.session where id = p_session_id and revoked_at is null and expires_at > now();
     if not found then
-      perform core.fail('invalid_token', 'This link has expired or was already used. Request a new one.');
-    end if;
-  elsif o.access = 'feed' then
-    v_session_id := null;
-    v_is_platform := false;
-    v_tenant_id := (p ->> 'tenant_id')::bigint;
-  elsif o.access = 'picture' then
-    v_session_id := null;
-    v_tenant_id := nullif((p ->> 'tenant_id')::bigint, 0);
-    v_is_platform := v_tenant_id is null;
-  elsif o.access = 'refresh' then
-    select session_id into v_session_id from platform.refresh_token
-      where hash = core.token_hash(p ->> 'refresh_token') and expires_at > now();
-    if not found then
-      perform core.fail('invalid_token', 'This refresh token is not valid.');
-    end if;
-  end if;
-
-  select s.*, t.id as tenant, t.subdomain, t.status as tenant_status, t.time_zone, t.is_setup_complete, t.feature_flags,
-         p.features as plan_features, sub.status as subscription_status
-    into v_request
-    from (select v_session_id as id) requested
-    left join platform.session s on s.id = requested.id and s.revoked_at is null and s.expires_at > now()
-    left join platform.tenant t on t.id = coalesce(s.tenant_id, v_tenant_id)
-    left join platform.plan p on p.id = t.plan_id
-    left join core.current_subscription sub on sub.tenant_id = t.id;
-
-  if o.access not in ('public', 'token', 'feed', 'picture') then
-    if v_request.id is null then
       perform core.fail('invalid_token', 'The session has ended. Log in again.');
-    elsif v_request.impersonator_id is not null
-        and not ('admin' = any (v_request.roles) and coalesce((p_context ->> 'is_audited')::boolean, false)) then
+    elsif v_caller.impersonator_id is not null
+        and not ('admin' = any (v_caller.roles) and coalesce((p_context ->> 'is_audited')::boolean, false)) then
       -- The user is no longer an admin, or the request bypasses core.call_impersonated and would leave no audit entry.
       perform core.fail('invalid_token', 'The session has ended. Log in again.');
     end if;
-    v_is_platform := v_request.tenant_id is null;
-    v_tenant_id := v_request.tenant_id;
-    v_user_id := v_request.user_id;
-    if o.access = 'platform' and not (v_is_platform and 'admin' = any (v_request.roles)) then
+    if o.access = 'tenant' then
+      if v_caller.tenant_id is null then
+        perform core.fail('forbidden', 'This needs a user of a school. You are logged in as an operator.');
+      end if;
+    elsif o.access = 'platform' and not (v_caller.tenant_id is null and 'admin' = any (v_caller.roles)) then
       perform core.fail('forbidden', 'This needs a platform operator with the admin role.');
-    elsif o.access = 'analyst' and not (v_is_platform and v_request.roles && '{admin,analyst}') then
+    elsif o.access = 'analyst' and not (v_caller.tenant_id is null and v_caller.roles && '{admin,analyst}') then
       perform core.fail('forbidden', 'This needs a platform operator.');
-    elsif o.access = 'tenant' and v_is_platform then
-      perform core.fail('forbidden', 'This needs a user of a school. You are logged in as an operator.');
+    end if;
+  elsif o.access = 'public' then
+    if not coalesce((p ->> 'is_platform')::boolean, false) then
+      v_caller.tenant_id := core.resolve_tenant(p, p_context);
+    end if;
+  elsif o.access = 'token' then
+    select k.tenant_id, k.user_id into v_caller.tenant_id, v_caller.user_id from platform.one_time_token k
+      where k.hash = core.token_hash(p ->> 'token') and k.used_at is null and k.expires_at > now();
+    if not found then
+      perform core.fail('invalid_token', 'This link has expired or was already used. Request a new one.');
+    end if;
+  else
+    -- A picture or a calendar feed. School 0 is the platform, which has pictures, and for feeds it does not exist.
+    v_caller.tenant_id := coalesce((p ->> 'tenant_id')::bigint, 0);
+    if o.access = 'picture' then
+      v_caller.tenant_id := nullif(v_caller.tenant_id, 0);
     end if;
   end if;
+  tenant_id := v_caller.tenant_id;
 
-  if not v_is_platform then
-    if o.access = 'picture' and v_request.tenant_status is distinct from 'active' then
+  if tenant_id is not null then
+    -- As in core.require_schema. The lock comes first, so that the row is not older than the lock.
+    v_is_schema_locked := pg_try_advisory_xact_lock_shared(core.tenant_lock_key(tenant_id));
+    select * into v_tenant from platform.tenant where id = tenant_id;
+    if o.access = 'picture' and v_tenant.status is distinct from 'active' then
       perform core.fail('not_found', 'There is no such picture.');
     end if;
-    if (p_context ->> 'tenant_id')::bigint <> v_tenant_id or p_context ->> 'subdomain' <> v_request.subdomain then
+    if (p_context ->> 'tenant_id')::bigint <> tenant_id or p_context ->> 'subdomain' <> v_tenant.subdomain then
       perform core.fail('tenant_mismatch', 'X-Tenant-ID or the host names another school than the credentials.');
     end if;
-    case v_request.tenant_status
-      when 'active' then null;
-      when 'suspended' then perform core.fail('tenant_suspended', 'This school is suspended.');
-      else perform core.fail('invalid_token', 'This school is closed.');
-    end case;
-    perform core.require_schema(v_tenant_id);
+    if v_tenant.status is distinct from 'active' then
+      if v_tenant.status = 'suspended' then
+        perform core.fail('tenant_suspended', 'This school is suspended.');
+      end if;
+      perform core.fail('invalid_token', 'This school is closed.');
+    end if;
+    if not v_is_schema_locked or v_tenant.schema_version < core.required_schema_version() then
+      perform core.refuse_migrating_school();
+    end if;
+
     if o.access = 'feed' then
       -- Runs with the current permissions of the feed's owner.
-      select * into v_feed from core.feed_owner(v_tenant_id, p ->> 'token_hash');
+      select * into v_feed from core.feed_owner(tenant_id, p ->> 'token_hash');
       if v_feed.user_id is null then
         perform core.fail('not_found', 'There is no such calendar.');
       end if;
-      v_user_id := v_feed.user_id;
-      v_request.permissions := (v_feed.rights).permissions;
-      v_request.own_permissions := (v_feed.rights).own_permissions;
-      v_request.taught_permissions := (v_feed.rights).taught_permissions;
-      v_request.roles := (v_feed.rights).roles;
-      v_request.student_id := (v_feed.rights).student_id;
+      v_caller.user_id := v_feed.user_id;
+      v_caller.permissions := (v_feed.rights).permissions;
+      v_caller.own_permissions := (v_feed.rights).own_permissions;
+      v_caller.taught_permissions := (v_feed.rights).taught_permissions;
+      v_caller.roles := (v_feed.rights).roles;
+      v_caller.student_id := (v_feed.rights).student_id;
+      v_feed_permissions := v_caller.permissions::text;
+      v_feed_wide_permissions := core.permissions_except(v_caller.permissions, v_caller.taught_permissions)::text;
       if v_feed.kind in ('class', 'teacher') then
         select permission, allows_own_rows into o.permission, o.allows_own_rows
           from core.operation where name = 'schedule_feeds_create';
       end if;
     end if;
-    v_lacks_permission := o.permission is not null and not coalesce(o.permission = any (v_request.permissions), false);
-    v_is_open := o.open_to = 'everyone' or (o.open_to = 'staff' and v_request.student_id is null
-      and exists (select from unnest(v_request.roles) role where role <> 'student'));
-    if v_lacks_permission and not o.allows_own_rows and v_is_open is not true then
-      perform core.fail('forbidden', format('This needs the permission %s.', o.permission));
+
+    if o.permission is not null and not coalesce(o.permission = any (v_caller.permissions), false) then
+      v_lacks_permission := true;
+      v_is_open := o.open_to = 'everyone' or (o.open_to = 'staff' and v_caller.student_id is null
+        and not v_caller.roles <@ '{student}');
+      if not o.allows_own_rows and v_is_open is not true then
+        perform core.fail('forbidden', format('This needs the permission %s.', o.permission));
+      end if;
     end if;
-    if o.role is not null and not coalesce(o.role = any (v_request.roles), false) then
+    if o.role is not null and not coalesce(o.role = any (v_caller.roles), false) then
       perform core.fail('forbidden', format('This needs the role %s.', o.role));
     end if;
-    if o.feature is not null
-        and not o.feature = any (core.enabled_features(v_request.plan_features, v_request.feature_flags)) then
-      perform core.fail('feature_disabled', format('The feature %s is not enabled for this school.', o.feature));
+    if o.feature is not null then
+      select features into v_plan_features from platform.plan where id = v_tenant.plan_id;
+      if not core.is_feature_enabled(o.feature, v_plan_features, v_tenant.feature_flags) then
+        perform core.fail('feature_disabled', format('The feature %s is not enabled for this school.', o.feature));
+      end if;
     end if;
-    if o.needs_setup and not v_request.is_setup_complete then
+    if o.needs_setup and not v_tenant.is_setup_complete then
       perform core.fail('setup_incomplete', 'Complete the setup of the school first.');
     end if;
-    if o.needs_subscription and not coalesce(v_request.subscription_status in ('trialing', 'active'), false) then
-      perform core.fail('subscription_inactive', 'This needs an active subscription.');
-    end if;
-    if v_request.subscription_status = 'cancelled' and o.access = 'tenant' and o.writes
-        and not o.works_when_cancelled then
-      perform core.fail('subscription_inactive',
-        'The subscription of the school is cancelled. Its data can only be read until it has a plan again.');
+    if o.needs_subscription or (o.writes and o.access = 'tenant' and not o.works_when_cancelled) then
+      select c.status into v_subscription_status from core.current_subscription c where c.tenant_id = v_tenant.id;
+      if o.needs_subscription and not coalesce(v_subscription_status in ('trialing', 'active'), false) then
+        perform core.fail('subscription_inactive', 'This needs an active subscription.');
+      elsif v_subscription_status = 'cancelled' then
+        perform core.fail('subscription_inactive',
+          'The subscription of the school is cancelled. Its data can only be read until it has a plan again.');
+      end if;
     end if;
   end if;
 
-  v_relevant := case when o.permission is null then v_request.permissions else array[o.permission] end;
-  settings := jsonb_build_object(
-    'search_path', case when v_is_platform then 'platform' else 'tenant_' || v_tenant_id end || ', public, pg_temp',
-    'role', case when v_is_platform then 'school_platform' else 'school_tenant' end,
-    'tenant_id', coalesce(v_tenant_id::text, ''),
-    'user_id', coalesce(v_user_id::text, ''),
-    'session_id', coalesce(v_request.id::text, ''),
-    'permissions', coalesce(v_request.permissions, '{}')::text,
-    'wide_permissions', array(
-      select unnest(v_request.permissions) except select unnest(v_request.taught_permissions))::text,
-    'student_id', coalesce(v_request.student_id::text, ''),
-    -- All rows of the school, unless the permission (or, if none is needed, every permission) comes only from the roles
-    -- student and teacher. Requests without a session see all rows, because they have to look up their user.
-    'scope', case
-      when o.access in ('public', 'token', 'picture') or v_is_platform then 'all'
-      when v_lacks_permission and v_is_open and o.open_to = 'staff' then 'all'
-      when v_lacks_permission or v_relevant <@ v_request.own_permissions then 'own'
-      when v_relevant <@ v_request.taught_permissions then 'taught'
-      else 'all'
-    end,
-    'needs_person', v_lacks_permission and v_is_open is not true,
-    'actor_email', coalesce(v_request.email, ''),
-    'impersonator_id', coalesce(v_request.impersonator_id::text, ''),
-    'impersonator_email', coalesce(v_request.impersonator_email, ''),
-    'time_zone', coalesce(v_request.time_zone, 'UTC')
-  );
+  v_relevant := case when o.permission is null then v_caller.permissions else array[o.permission] end;
+  -- All rows of the school, unless the permission (or, if none is needed, every permission) comes only from the roles
+  -- student and teacher. Requests without a session see all rows, because they have to look up their user.
+  scope := case
+    when tenant_id is null or o.access in ('public', 'token', 'picture') then 'all'
+    when v_lacks_permission and v_is_open and o.open_to = 'staff' then 'all'
+    when v_lacks_permission or v_relevant <@ v_caller.own_permissions then 'own'
+    when v_relevant <@ v_caller.taught_permissions then 'taught'
+    else 'all'
+  end;
+  needs_person := v_lacks_permission and v_is_open is not true;
+
+  perform
+    set_config('app.tenant_id', coalesce(tenant_id::text, ''), true),
+    set_config('app.user_id', coalesce(v_caller.user_id::text, ''), true),
+    set_config('app.session_id', coalesce(v_caller.id::text, ''), true),
+    set_config('app.student_id', coalesce(v_caller.student_id::text, ''), true),
+    set_config('app.scope', scope, true),
+    -- The permissions of a session are read when an operation asks for them, which few do (core.permissions).
+    set_config('app.permissions', v_feed_permissions, true),
+    set_config('app.wide_permissions', v_feed_wide_permissions, true),
+    -- A request never counts as system work, to which row policies show all rows (core.enter_tenant).
+    set_config('app.is_system', '', true),
+    set_config('app.actor_email', coalesce(v_caller.email, ''), true),
+    set_config('app.impersonator_id', coalesce(v_caller.impersonator_id::text, ''), true),
+    set_config('app.impersonator_email', coalesce(v_caller.impersonator_email, ''), true),
+    set_config('app.time_zone', coalesce(v_tenant.time_zone, 'UTC'), true),
+    set_config('app.request_id', coalesce(p_context ->> 'request_id', ''), true),
+    set_config('app.ip', coalesce(p_context ->> 'ip', ''), true),
+    set_config('app.user_agent', coalesce(p_context ->> 'user_agent', ''), true),
+    set_config('app.picture_key', coalesce(p_context ->> 'picture_key', ''), true),
+    set_config('app.audited', '', true);
 end $$;
 comment on function core.admit is
-  'Admits or refuses a request. Returns the operation and the settings of its transaction.';
+  'Admits or refuses a request. Sets the settings app.* of its transaction. Returns the operation, the school (null '
+  'for the platform), the scope, and whether the user must be a teacher or a student.';
 
 -- Runs one operation for one request, in its own transaction.
 --   p_session_id  the session in the verified access token; null without a token
 --   p             the parameters from path, query and body, validated by the facade
 --   p_context     {tenant_id?, subdomain?, request_id, ip, user_agent, if_match?, idempotency_key?, request_hash?,
---                 range?, known?, check_only?, is_audited?, picture_key?}; see CallContext in src/database/call.ts
+--                 range?, known?, needs_version?, check_only?, is_audited?, picture_key?}; see CallContext in
+--                 src/database/call.ts
 --   p_content     the uploaded bytes; only for an operation with content = takes
 --   answer        the JSON that the operation returns, as text
 --   content       the bytes of the file; only for an operation with content = gives
---   version       the version of the record in the answer
+--   version       the version of the record in the answer; only with p_context.needs_version
 --   id            the id of the record in the answer; only after a write
 -- With p_context.check_only it admits the request, locks the record and checks If-Match, but does not run the
 -- operation; then all of its results are null. The facade uses this before expensive work.
@@ -231,109 +251,94 @@ create function core.call(
   out answer text, out content bytea, out version text, out id bigint)
   language plpgsql as $$
 declare
-  v_admitted record;
-  v_operation core.operation;
-  s jsonb;
+  v_admitted record := core.admit(p_operation, p_session_id, p, p_context);
+  o core.operation := v_admitted.o;
   v_answer json;
-  v_is_check boolean := coalesce((p_context ->> 'check_only')::boolean, false);
-  v_key text := p_context ->> 'idempotency_key';
-  v_record_id bigint;
-  v_is_restore boolean;
-  v_file_id bigint;
 begin
-  select a.o, a.settings into v_admitted from core.admit(p_operation, p_session_id, p, p_context) a;
-  v_operation := v_admitted.o;
-  s := v_admitted.settings;
   perform
-    set_config('app.tenant_id', s ->> 'tenant_id', true),
-    set_config('app.user_id', s ->> 'user_id', true),
-    set_config('app.session_id', s ->> 'session_id', true),
-    set_config('app.permissions', s ->> 'permissions', true),
-    set_config('app.wide_permissions', s ->> 'wide_permissions', true),
-    set_config('app.student_id', s ->> 'student_id', true),
-    set_config('app.scope', s ->> 'scope', true),
-    -- A request never counts as system work, to which row policies show all rows (core.enter_tenant).
-    set_config('app.is_system', '', true),
-    set_config('app.actor_email', s ->> 'actor_email', true),
-    set_config('app.impersonator_id', s ->> 'impersonator_id', true),
-    set_config('app.impersonator_email', s ->> 'impersonator_email', true),
-    set_config('app.time_zone', s ->> 'time_zone', true),
-    set_config('app.request_id', coalesce(p_context ->> 'request_id', ''), true),
-    set_config('app.ip', coalesce(p_context ->> 'ip', ''), true),
-    set_config('app.user_agent', coalesce(p_context ->> 'user_agent', ''), true),
-    set_config('app.picture_key', coalesce(p_context ->> 'picture_key', ''), true),
-    set_config('app.audited', '', true),
     set_config('timezone', 'UTC', true),
-    set_config('search_path', s ->> 'search_path', true),
-    set_config('role', s ->> 'role', true);
-  if s ->> 'scope' <> 'all' then
-    perform core.set_row_scope(v_operation, s);
+    set_config('search_path', coalesce('tenant_' || v_admitted.tenant_id, 'platform') || ', public, pg_temp', true),
+    set_config('role', case when v_admitted.tenant_id is null then 'school_platform' else 'school_tenant' end, true),
+    case when not o.writes then set_config('transaction_read_only', 'on', true) end;
+  if v_admitted.scope <> 'all' then
+    perform core.set_row_scope(v_admitted.scope, case when v_admitted.needs_person then o.permission end);
   end if;
 
-  if not v_operation.writes then
-    perform set_config('transaction_read_only', 'on', true);
-    if v_is_check then
-      return;
-    end if;
-    execute format('select api.%I($1)', p_operation) into v_answer using p;
-    if v_operation.content = 'gives'
+  if o.writes then
+    v_answer := core.run_write(o, p, p_context, p_content);
+    id := substring(v_answer ->> 'id' from '^\d{1,18}$');
+  elsif not coalesce((p_context ->> 'check_only')::boolean, false) then
+    v_answer := core.run_operation(p_operation, p);
+    if o.content = 'gives'
         and not coalesce(p_context -> 'known' ?| array['*', format('"%s"', v_answer ->> 'digest')], false) then
       content := core.file_content((v_answer ->> 'file_id')::bigint, p_context -> 'range');
     end if;
-    answer := v_answer;
-    version := core.version_of(v_operation.record, v_answer);
-    return;
-  end if;
-
-  if v_operation.idempotent and v_key is not null and not v_is_check then
-    v_answer := core.claim_idempotency_key(v_operation.name, v_key, p_context ->> 'request_hash');
-    if v_answer is not null then
-      answer := v_answer;
-      version := core.version_of(v_operation.record, v_answer);
-      id := substring(v_answer ->> 'id' from '^\d{1,18}$');
-      return;
-    end if;
-  end if;
-  -- Lock the record before anything is read or checked, so that no other request changes it in between.
-  if v_operation.lock_first is not null then
-    perform core.record_lock(v_operation.lock_first, 1);
-  end if;
-  v_record_id := coalesce((p ->> 'id')::bigint,
-    (select 1 from core.record r where r.name = v_operation.record and r.is_single));
-  if v_operation.record is not null and v_record_id is not null then
-    v_is_restore := core.is_restore(v_operation.record, p);
-    perform core.record_lock(v_operation.record, v_record_id, v_is_restore);
-    if p_context ->> 'if_match' is not null then
-      perform core.require_match(v_operation.record, v_record_id, p_context ->> 'if_match', v_is_restore);
-    end if;
-    if p ? 'read_only' then
-      perform core.require_unchanged(v_operation.record, v_record_id, p -> 'read_only');
-    end if;
-  end if;
-  if v_is_check then
-    return;
-  end if;
-  if v_operation.content = 'takes' and p_content is not null then
-    execute 'insert into file (content, content_type, name) values ($1, $2, $3) returning id' into v_file_id
-      using p_content, p ->> 'content_type', p ->> 'file_name';
-    p := p || jsonb_build_object('file_id', v_file_id);
-  end if;
-  execute format('select api.%I($1)', p_operation) into v_answer using p;
-  if v_operation.idempotent and v_key is not null then
-    update idempotency_key set answer = v_answer where user_id = core.user_id() and key = v_key;
-  end if;
-  if v_operation.access = 'platform' and current_setting('app.audited', true) <> 'yes' then
-    raise exception 'The operation % left no audit entry.', p_operation;
   end if;
   answer := v_answer;
-  version := core.version_of(v_operation.record, v_answer);
-  id := substring(v_answer ->> 'id' from '^\d{1,18}$');
+  if o.record is not null and (p_context ->> 'needs_version')::boolean then
+    version := core.version_of(o.record, v_answer);
+  end if;
 end $$;
 comment on function core.call is
   'Runs one operation for one request: admits it, switches to the role and the schema of the school, and calls '
   'api.<operation>(p).';
 
-create function core.set_row_scope(o core.operation, s jsonb) returns void language plpgsql as $$
+create function core.run_write(o core.operation, p jsonb, p_context jsonb, p_content bytea) returns json
+  language plpgsql as $$
+declare
+  v_is_check boolean := coalesce((p_context ->> 'check_only')::boolean, false);
+  v_key text := case when o.idempotent and not v_is_check then p_context ->> 'idempotency_key' end;
+  v_answer json;
+  v_record_id bigint;
+  v_is_restore boolean;
+  v_file_id bigint;
+begin
+  if v_key is not null then
+    v_answer := core.claim_idempotency_key(o.name, v_key, p_context ->> 'request_hash');
+    if v_answer is not null then
+      return v_answer;
+    end if;
+  end if;
+  -- Lock the record before anything is read or checked, so that no other request changes it in between.
+  if o.lock_first is not null then
+    perform core.record_lock(o.lock_first, 1);
+  end if;
+  if o.record is not null then
+    v_record_id := coalesce((p ->> 'id')::bigint,
+      (select 1 from core.record r where r.name = o.record and r.is_single));
+  end if;
+  if v_record_id is not null then
+    v_is_restore := core.is_restore(o.record, p);
+    perform core.record_lock(o.record, v_record_id, v_is_restore);
+    if p_context ->> 'if_match' is not null then
+      perform core.require_match(o.record, v_record_id, p_context ->> 'if_match', v_is_restore);
+    end if;
+    if p ? 'read_only' then
+      perform core.require_unchanged(o.record, v_record_id, p -> 'read_only');
+    end if;
+  end if;
+  if v_is_check then
+    return null;
+  end if;
+  if o.content = 'takes' and p_content is not null then
+    execute 'insert into file (content, content_type, name) values ($1, $2, $3) returning id' into v_file_id
+      using p_content, p ->> 'content_type', p ->> 'file_name';
+    p := p || jsonb_build_object('file_id', v_file_id);
+  end if;
+  v_answer := core.run_operation(o.name, p);
+  if v_key is not null then
+    update idempotency_key set answer = v_answer where user_id = core.user_id() and key = v_key;
+  end if;
+  if o.access = 'platform' and current_setting('app.audited', true) <> 'yes' then
+    raise exception 'The operation % left no audit entry.', o.name;
+  end if;
+  return v_answer;
+end $$;
+comment on function core.run_write is
+  'Runs an operation that writes, after it has locked the record and checked If-Match and the read-only fields. '
+  'Returns its answer, or the answer to an earlier request with the same Idempotency-Key.';
+
+create function core.set_row_scope(p_scope text, p_needed_permission text) returns void language plpgsql as $$
 declare
   v_teacher_id bigint;
   v_class_ids bigint[];
@@ -344,19 +349,48 @@ begin
       union
       select e.class_id from enrollment e where e.student_id = u.student_id and e.status in ('active', 'completed'))
     into v_teacher_id, v_class_ids
-    from (select core.user_id() as id, nullif(s ->> 'student_id', '')::bigint as student_id) u
+    from (select core.user_id() as id, core.student_id() as student_id) u
     left join teacher t on t.user_id = u.id and t.deleted_at is null;
-  if (s ->> 'needs_person')::boolean and v_teacher_id is null and s ->> 'student_id' = '' then
-    perform core.fail('forbidden', format('This needs the permission %s.', o.permission));
+  if p_needed_permission is not null and v_teacher_id is null and core.student_id() is null then
+    perform core.fail('forbidden', format('This needs the permission %s.', p_needed_permission));
   end if;
   perform
-    set_config('app.scope', s ->> 'scope', true),
+    set_config('app.scope', p_scope, true),
     set_config('app.teacher_id', coalesce(v_teacher_id::text, ''), true),
     set_config('app.class_ids', ',' || array_to_string(v_class_ids, ',') || ',', true);
 end $$;
 comment on function core.set_row_scope is
   'Sets the scope of a user who does not see the whole school: their teacher record, and the classes that they teach, '
-  'attend or attended. Raises forbidden for a user without the permission who is neither student nor teacher.';
+  'attend or attended. Raises forbidden for a user who is neither student nor teacher and lacks p_needed_permission, '
+  'which is null if the user may run the operation without being one.';
+
+create function core.branch_on_operation(p_names text[]) returns text language plpgsql immutable as $$
+declare
+  v_half integer := cardinality(p_names) / 2;
+begin
+  if v_half = 0 then
+    return format('if p_operation = %1$L then return api.%1$I(p); end if;', p_names[1]);
+  end if;
+  return format(E'if p_operation < %L collate "C" then\n%s\nelse\n%s\nend if;', p_names[v_half + 1],
+    core.branch_on_operation(p_names[:v_half]), core.branch_on_operation(p_names[v_half + 1:]));
+end $$;
+comment on function core.branch_on_operation is
+  'PL/pgSQL that calls the function of the operation p_operation, which it finds in the sorted names by halving them.';
+
+-- `execute format(...)` would parse and plan the call in each request. The plan of a call that is written out is kept.
+create function core.define_run_operation() returns void language plpgsql as $define$
+begin
+  execute format($function$
+    create or replace function core.run_operation(p_operation text, p jsonb) returns json language plpgsql as $body$
+    begin
+      %s
+      raise exception 'The operation %% is not part of core.run_operation.', p_operation;
+    end $body$
+  $function$, core.branch_on_operation(array(select name from core.operation order by name collate "C")));
+  comment on function core.run_operation is 'Runs api.<p_operation>(p).';
+end $define$;
+comment on function core.define_run_operation is
+  'Generates core.run_operation from all operations. After a change of core.operation it has to be called again.';
 
 -- p_range: {start, end, of}, ends included. Without start, the last `end` bytes. Beyond the end of the file: no bytes.
 -- With the digest of another file in `of`: the whole file.
@@ -416,11 +450,18 @@ end $$;
 comment on function core.versioned_fields is
   'The fields of a record that change only with an edit. p_unversioned_fields as in core.record.';
 
-create function core.version_of(p_record text, p_answer json) returns text language sql stable
-  return (
-    select md5(core.versioned_fields(p_answer::jsonb, r.unversioned_fields)::text)
-    from core.record r
-    where r.name = p_record);
+create function core.version_of(p_record text, p_answer json) returns text language plpgsql stable as $$
+declare
+  v_unversioned_fields text[] := (select r.unversioned_fields from core.record r where r.name = p_record);
+  v_updated_at text;
+begin
+  if v_unversioned_fields = '{updated_at}' then
+    -- As nearly all records. Faster than jsonb, and as good, because all answers with a record come from its reader.
+    v_updated_at := '"updated_at":' || (p_answer -> 'updated_at')::text;
+    return md5(coalesce(replace(p_answer::text, v_updated_at, ''), p_answer::text));
+  end if;
+  return md5(core.versioned_fields(p_answer::jsonb, v_unversioned_fields)::text);
+end $$;
 comment on function core.version_of is
   'The version of a record: a hash of its fields, except for those that change without an edit. Null without a record.';
 

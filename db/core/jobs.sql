@@ -1,6 +1,6 @@
--- What operators see of the job queue, and change in it: `npm run school -- jobs` and /metrics. Function bodies are
--- text rather than `begin atomic`, so that a later graphile-worker can replace the views they read. They use the
--- documented view and, of the private tables, only the payload (for the school) and the task names.
+-- The job queue as operators see and change it: `npm run school -- jobs` and /metrics. Function bodies are text rather
+-- than `begin atomic`, so that a later graphile-worker can replace the views they read. They use the documented view
+-- and, of the private tables, only the payload (for the school) and the task names.
 
 create function core.jobs() returns table (
     id bigint, task text, state text, priority smallint, attempts smallint, max_attempts smallint,

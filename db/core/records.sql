@@ -9,7 +9,9 @@ create function core.search_patterns(p_search text) returns text[] language sql 
     where word <> '');
 comment on function core.search_patterns is 'LIKE patterns, one for each of the first 8 words of a search.';
 
--- SQL text comes only from the definition of the record. Values of the request are added as quoted literals.
+-- SQL text comes only from the definition of the record. Values of the request are read from the parameter $1, so that
+-- requests with the same filters share a prepared statement. The values of `literal_filters` are quoted instead, since
+-- the best plan depends on them and there are few.
 create function core.record_where(p_record core.record, p jsonb) returns text language sql stable
   return (
     select string_agg(condition, ' and ') from (
@@ -19,7 +21,10 @@ create function core.record_where(p_record core.record, p jsonb) returns text la
       select format('not (%s)', p_record.ended)
         where p_record.ended is not null and p ->> 'status' is null and p ->> 'include_ended' is distinct from 'true'
       union all
-      select '(' || replace(f.value, ':value', quote_literal(p ->> f.key)) || ')'
+      select format('(%s)', replace(f.value, ':value', case
+          when f.key = any (p_record.literal_filters) then quote_literal(p ->> f.key)
+          else format('($1 ->> %L)', f.key)
+        end))
         from jsonb_each_text(p_record.filters) f where p ->> f.key is not null
       union all
       select case
@@ -39,7 +44,7 @@ create function core.record_where(p_record core.record, p jsonb) returns text la
   );
 comment on function core.record_where is
   'The where clause of a list: the condition of the record, the filters, and the first 8 words of the search, or the '
-  'search as one text.';
+  'search as one text. The parameter $1 is the request.';
 
 -- A sort that the record does not define is a column that it shows. Names are sorted as they are searched: ignoring
 -- case and accents. An SQL function, so that the planner replaces the call by its argument.
@@ -70,13 +75,14 @@ comment on function core.record_order_by is
   'The order by clause of a list, ascending or descending. Values that can be null stay last in both directions.';
 
 -- With one row per key, the keys of the page are found first. That needs the joins only if the search or the sort uses
--- them, and only the rows of the page are then joined and built.
+-- them, and only the rows of the page are then joined and built. The size of the page is part of the text, because the
+-- planner must know it.
 create function core.record_page_query(
   p_record core.record, p jsonb, p_with_total boolean default true, p_source text default null
 ) returns text language plpgsql stable as $$
 declare
   v_size integer := coalesce((p ->> 'pageSize')::integer, 20);
-  v_page bigint := coalesce((p ->> 'page')::bigint, 1);
+  v_is_first boolean := coalesce((p ->> 'page')::bigint, 1) = 1;
   v_source text := coalesce(p_source, p_record.source);
   v_sort text := coalesce(ltrim(p ->> 'sort', '-'), p_record.default_sort);
   v_order text := case
@@ -88,7 +94,8 @@ declare
     else format(' cross join lateral (select %s) shown', p_record.columns) end;
   v_where text := core.record_where(p_record, p);
   v_order_by text := core.record_order_by(p_record, v_sort, v_order = 'desc');
-  v_limited text := format('%s order by %s limit %s offset %s', v_where, v_order_by, v_size, (v_page - 1) * v_size);
+  v_limited text := format('%s order by %s limit %s', v_where, v_order_by, v_size)
+    || case when v_is_first then '' else format(' offset (($1 ->> ''page'')::bigint - 1) * %s', v_size) end;
 begin
   if p_record.one_row_per_key and p_source is null then
     v_limited := format('%1$s = any (array(select %1$s from %2$s where %3$s)) order by %4$s',
@@ -100,22 +107,30 @@ begin
       'pagination', json_build_object('page', %4$s, 'pageSize', %5$s,
         'totalItems', total.items, 'totalPages', ceil(total.items / %5$s.0)::integer))
     from (select %6$s) total $query$,
-    p_record.columns, v_sorted_source, v_limited, v_page, v_size,
-    case when p_with_total then format('count(*) as items from %s where %s', v_source, v_where) else '0 as items' end);
+    p_record.columns, v_sorted_source, v_limited, case when v_is_first then '1' else '($1 ->> ''page'')::bigint' end,
+    v_size, case when p_with_total then format('count(*) as items from %s where %s', v_source, v_where)
+      else '0 as items' end);
 end $$;
-comment on function core.record_page_query is 'The statement of core.record_page.';
+comment on function core.record_page_query is
+  'The statement of core.record_page. The parameter $1 is the request.';
 
 -- Counting reads every matching row: pass p_with_total => false when only the data is needed. p_source replaces the
--- source of the record where rows depend on the request by more than conditions, for example on a day.
+-- source of the record where rows depend on the request by more than conditions, for example on a day. It reads values
+-- of the request from $1, too. The plan of a search depends on the words, so no plan of it is kept.
 create function core.record_page(
   p_record text, p jsonb, p_with_total boolean default true, p_source text default null
-) returns json language plpgsql stable as $$
+) returns json language plpgsql as $$
 declare
   v_record core.record;
+  v_query text;
   v_answer json;
 begin
   select * into strict v_record from core.record where name = p_record;
-  execute core.record_page_query(v_record, p, p_with_total, p_source) into v_answer;
+  v_query := core.record_page_query(v_record, p, p_with_total, p_source);
+  if p ->> 'search' is null then
+    return core.run_prepared(v_query, p);
+  end if;
+  execute v_query into v_answer using p;
   return v_answer;
 end $$;
 comment on function core.record_page is
@@ -176,7 +191,7 @@ begin
       select json_build_array(%2$s) as cells, json_build_array(%3$s) as keys
       from %4$s where %5$s order by %3$s limit %1$s
     ) page $query$,
-    (p ->> 'limit')::integer, p_cells, p_keys, v_record.source, v_where) into v_answer;
+    (p ->> 'limit')::integer, p_cells, p_keys, v_record.source, v_where) into v_answer using p;
   return v_answer;
 end $$;
 comment on function core.record_export_page is
@@ -186,14 +201,15 @@ create function core.record_lock(p_record text, p_id bigint, p_with_deleted bool
   language plpgsql as $$
 declare
   v_record core.record;
-  v_found boolean;
+  v_found json;
 begin
   select * into strict v_record from core.record where name = p_record;
-  execute format('select true from %I %I where %s = $1 and (%s) for no key update',
+  v_found := core.run_prepared(
+    format('select to_json(true) from %I %I where %s = ($1 ->> ''id'')::bigint and (%s) for no key update',
       v_record.table_name, split_part(v_record.key, '.', 1), v_record.key,
       case when p_with_deleted then concat_ws(' or ', v_record.condition, v_record.deleted_condition)
-        else v_record.condition end)
-    into v_found using p_id;
+        else v_record.condition end),
+    jsonb_build_object('id', p_id));
   if v_found is null then
     perform core.fail('not_found', format('There is no %s %s.', replace(p_record, '_', ' '), p_id));
   end if;
@@ -229,14 +245,14 @@ create function core.record_insert(p_record text, p jsonb) returns bigint langua
 declare
   v_record core.record;
   v_columns text;
-  v_id bigint;
+  v_id json;
 begin
   select * into strict v_record from core.record where name = p_record;
   select string_agg(quote_ident(c), ', ') into strict v_columns from unnest(v_record.writable) c where p ? c;
-  execute format('insert into %1$I (%2$s) select %2$s from jsonb_populate_record(null::%1$I, $1) returning id',
-      v_record.table_name, v_columns)
-    into v_id using p;
-  return v_id;
+  v_id := core.run_prepared(
+    format('insert into %1$I (%2$s) select %2$s from jsonb_populate_record(null::%1$I, $1) returning to_json(id)',
+      v_record.table_name, v_columns), p);
+  return v_id::text::bigint;
 end $$;
 comment on function core.record_insert is
   'Inserts a row with the writable columns that the request has. Returns the new id.';
@@ -276,21 +292,21 @@ declare
   v_record core.record;
   v_alias text;
   v_set text;
-  v_id bigint;
+  v_id json;
 begin
   select * into strict v_record from core.record where name = p_record;
   v_alias := split_part(v_record.key, '.', 1);
   select format('(%s) = (select %s from jsonb_populate_record(%I, $1) n)',
       string_agg(quote_ident(c), ', '), string_agg('n.' || quote_ident(c), ', '), v_alias)
     into v_set from unnest(v_record.writable) c where p ? c having count(*) > 0;
-  execute format('update %I %I set %s where %s = $2 and (%s) returning %s',
+  v_id := core.run_prepared(
+    format('update %I %I set %s where %s = ($1 ->> ''id'')::bigint and (%s) returning to_json(%s)',
       v_record.table_name, v_alias, coalesce(v_set, 'updated_at = now()'), v_record.key, v_record.condition,
-      v_record.key)
-    into v_id using p, (p ->> 'id')::bigint;
+      v_record.key), p);
   if v_id is null then
     perform core.fail('not_found', format('There is no %s %s.', replace(p_record, '_', ' '), p ->> 'id'));
   end if;
-  return v_id;
+  return v_id::text::bigint;
 end $$;
 comment on function core.record_update is
   'Updates the writable columns that the request has. Returns the id, or raises not_found.';
@@ -298,14 +314,14 @@ comment on function core.record_update is
 create function core.record_delete(p_record text, p jsonb) returns json language plpgsql as $$
 declare
   v_record core.record;
-  v_id bigint;
+  v_id json;
   v_table text;
   v_constraint text;
 begin
   select * into strict v_record from core.record where name = p_record;
-  execute format('delete from %I %I where %s = $1 and (%s) returning %s',
-      v_record.table_name, split_part(v_record.key, '.', 1), v_record.key, v_record.condition, v_record.key)
-    into v_id using (p ->> 'id')::bigint;
+  v_id := core.run_prepared(
+    format('delete from %I %I where %s = ($1 ->> ''id'')::bigint and (%s) returning to_json(%s)',
+      v_record.table_name, split_part(v_record.key, '.', 1), v_record.key, v_record.condition, v_record.key), p);
   if v_id is null then
     perform core.fail('not_found', format('There is no %s %s.', replace(p_record, '_', ' '), p ->> 'id'));
   end if;

@@ -132,6 +132,7 @@ create table core.record (
   ended text,
   search text,
   filters jsonb not null default '{}',
+  literal_filters text[] not null default '{}',
   sorts jsonb not null default '{}',
   default_sort text,
   default_order text not null,
@@ -165,6 +166,8 @@ comment on column core.record.search is
   'one, which an index can use; or :phrase for the search as one text.';
 comment on column core.record.filters is
   '{query parameter: condition with :value}, from p_equals and core.define_filter.';
+comment on column core.record.literal_filters is
+  'The filters whose value determines the best plan. A list is planned for each value, so there must be few values.';
 comment on column core.record.sorts is
   '{sort: [expressions]}, from core.define_sort. Every other column that a record shows is a sort too.';
 comment on column core.record.unversioned_fields is
@@ -175,8 +178,9 @@ comment on column core.record.reader is
 
 -- Defines a record and generates api.<name>_record(id), which returns one record as json or raises not_found.
 -- p_equals lists the filters that compare a column with the query parameter of the same name: `class_id` is a column of
--- the main table, `s.class_id` one of the table with the alias s. Other filters: core.define_filter. Sorts:
--- core.define_sort. The columns of core.record explain the other parameters.
+-- the main table, `s.class_id` one of the table with the alias s. The type follows from the name (class_id is a bigint,
+-- is_active a boolean, date a date, others are text) or is given: `day_of_week::integer`. Other filters:
+-- core.define_filter. Sorts: core.define_sort. The columns of core.record explain the other parameters.
 create function core.define_record(
   p_name text, p_table text, p_columns text, p_source text, p_key text, p_one_row_per_key boolean default false,
   p_condition text default 'true', p_search text default null, p_equals text[] default '{}',
@@ -187,6 +191,7 @@ create function core.define_record(
 ) returns void language plpgsql as $define$
 declare
   v_column text;
+  v_type text;
 begin
   insert into core.record (name, table_name, key, key_parts, is_single, columns, source, one_row_per_key, condition,
       deleted_condition, restore_fields, ended, search, default_sort, default_order, writable, unversioned_fields,
@@ -195,39 +200,53 @@ begin
       p_one_row_per_key, p_condition, p_deleted_condition, p_restore_fields, p_ended, p_search, p_default_sort,
       p_default_order, p_writable, p_unversioned_fields || '{updated_at}', coalesce(p_reader, p_name || '_record'));
   foreach v_column in array p_equals loop
+    v_type := substring(v_column from '::(\w+)$');
+    v_column := split_part(v_column, '::', 1);
     if v_column not like '%.%' then
       v_column := split_part(p_key, '.', 1) || '.' || v_column;
     end if;
-    perform core.define_filter(p_name, split_part(v_column, '.', 2), v_column || ' = :value');
+    v_type := coalesce(v_type, case
+        when v_column like '%\_id' then 'bigint'
+        when v_column like '%.is\_%' then 'boolean'
+        when v_column like '%.date' then 'date'
+        else 'text'
+      end);
+    perform core.define_filter(p_name, split_part(v_column, '.', 2), format('%s = :value::%s', v_column, v_type));
   end loop;
   execute format($function$
-    create function api.%1$I(p_id bigint) returns json language plpgsql stable as $body$
+    create function api.%1$I(p_id bigint) returns json language plpgsql as $body$
     declare
-      v_record json;
+      v_record json := core.run_prepared(%2$L, jsonb_build_object('id', p_id));
     begin
-      select row_to_json(record) into v_record from (select %2$s from %3$s where (%4$s) and %5$s = p_id) record;
       if v_record is null then
-        perform core.fail('not_found', format('There is no %6$s %%s.', coalesce(p_id::text, '')));
+        perform core.fail('not_found', format('There is no %3$s %%s.', coalesce(p_id::text, '')));
       end if;
       return v_record;
     end $body$
-  $function$, p_name || '_record', p_columns, p_source, p_condition, p_key, replace(p_name, '_', ' '));
+  $function$, p_name || '_record',
+    format('select row_to_json(record) from (select %s from %s where (%s) and %s = ($1 ->> ''id'')::bigint) record',
+      p_columns, p_source, p_condition, p_key),
+    replace(p_name, '_', ' '));
   execute format('comment on function api.%I(bigint) is %L', p_name || '_record',
     format('Returns one %s as json, or raises not_found.', p_name));
 end $define$;
 comment on function core.define_record is 'Defines a record and generates api.<name>_record(id).';
 
-create function core.define_filter(p_record text, p_parameter text, p_condition text) returns void
-  language plpgsql as $define$
+create function core.define_filter(
+  p_record text, p_parameter text, p_condition text, p_is_literal boolean default false
+) returns void language plpgsql as $define$
 begin
-  update core.record set filters = filters || jsonb_build_object(p_parameter, p_condition)
+  update core.record
+    set filters = filters || jsonb_build_object(p_parameter, p_condition),
+      literal_filters = literal_filters || case when p_is_literal then array[p_parameter] else '{}' end
     where name = p_record and not filters ? p_parameter;
   if not found then
     raise exception 'There is no record %, or it has a filter % already.', p_record, p_parameter;
   end if;
 end $define$;
 comment on function core.define_filter is
-  'Adds a filter to a record: a query parameter, and a condition in which :value is the value of the parameter.';
+  'Adds a filter to a record: a query parameter, and a condition in which :value is the value of the parameter. '
+  'p_is_literal: the best plan depends on the value, and there are few values.';
 
 create function core.define_sort(p_record text, p_name text, variadic p_expressions text[]) returns void
   language plpgsql as $define$

@@ -1,8 +1,12 @@
 -- Whether the schema of a school can be used: not while it is migrated, and not before it has the version that the
 -- installed functions need.
 
-create function core.required_schema_version() returns integer language sql stable
-  return (select tenant_version from platform.installation);
+-- A constant, because every request asks for it. Every new tenant migration installs the functions again.
+do $define$
+begin
+  execute format('create function core.required_schema_version() returns integer language sql immutable return %s',
+    (select coalesce(max(version), 0) from platform.tenant_migration));
+end $define$;
 comment on function core.required_schema_version is
   'The lowest schema version of a school that the installed functions can use. A school can have a higher one: a '
   'migration changes the schemas first and installs the functions last.';
@@ -20,10 +24,14 @@ comment on function core.try_lock_schema is
   'Locks the schema of a school against migrations until the transaction ends. Returns false if the school is being '
   'migrated, or has no schema that the installed functions can use.';
 
+create function core.refuse_migrating_school() returns void language sql stable
+  return core.fail('unavailable', 'This school is being migrated. Try again in a moment.');
+comment on function core.refuse_migrating_school is 'Raises unavailable, because the school is being migrated.';
+
 create function core.require_schema(p_tenant_id bigint) returns void language plpgsql as $$
 begin
   if not core.try_lock_schema(p_tenant_id) then
-    perform core.fail('unavailable', 'This school is being migrated. Try again in a moment.');
+    perform core.refuse_migrating_school();
   end if;
 end $$;
 comment on function core.require_schema is

@@ -280,20 +280,13 @@ comment on function core.tenant_features is 'The enabled features of this school
 
 create function core.tenant_size(p_tenant_id bigint, out students integer, out teachers integer, out classes integer)
   language plpgsql set search_path = pg_catalog, pg_temp as $$
-declare
-  -- Counts the whole school, regardless of the scope of the request.
-  v_before text[] := core.enter_tenant(p_tenant_id);
 begin
-  select
-      (select count(*) from student where is_active and deleted_at is null),
-      (select count(*) from teacher where is_active and deleted_at is null),
-      (select count(*) from class)
+  execute format('select students, teachers, classes from %I.school_usage', 'tenant_' || p_tenant_id)
     into students, teachers, classes;
-  perform core.leave_tenant(v_before);
 end $$;
 comment on function core.tenant_size is
-  'Counts the active students, active teachers and classes of a school. Only for functions of core, because it accepts '
-  'any school.';
+  'The number of active students, active teachers and classes of a school, including the changes of this transaction. '
+  'Only for functions of core, because it accepts any school.';
 
 create function core.tenant_usage(out students integer, out teachers integer, out classes integer)
   language sql stable security definer set search_path = pg_catalog, pg_temp as $$
@@ -307,33 +300,28 @@ comment on function core.tenant_usage is
 create function core.enforce_plan_limits() returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  v_before platform.tenant_usage;
-  v_plan record;
-  v_students integer;
-  v_teachers integer;
-  v_classes integer;
+  v record;
 begin
-  select * into strict v_before from platform.tenant_usage where tenant_id = core.tenant_id() for no key update;
-  select p.name, p.max_students, p.max_teachers
-    into strict v_plan
-    from platform.tenant t
+  -- The counts of the next statement include what the previous holder of the lock has committed.
+  perform from platform.tenant_usage where tenant_id = core.tenant_id() for no key update;
+  select p.name, p.max_students, p.max_teachers, u.students as students_before, u.teachers as teachers_before, size.*,
+      (size.students, size.teachers, size.classes) is distinct from (u.students, u.teachers, u.classes) as has_changed
+    into strict v
+    from platform.tenant_usage u
+    join platform.tenant t on t.id = u.tenant_id
     join platform.plan p on p.id = t.plan_id
-    where t.id = core.tenant_id();
-  select students, teachers, classes
-    into v_students, v_teachers, v_classes
-    from core.tenant_size(core.tenant_id());
-  if v_students > v_plan.max_students and v_students > v_before.students then
+    cross join core.tenant_size(core.tenant_id()) size
+    where u.tenant_id = core.tenant_id();
+  if v.students > v.max_students and v.students > v.students_before then
     perform core.fail('plan_limit_reached', format(
-      'The plan %s allows %s active students. Upgrade the plan or deactivate students.',
-      v_plan.name, v_plan.max_students));
-  elsif v_teachers > v_plan.max_teachers and v_teachers > v_before.teachers then
+      'The plan %s allows %s active students. Upgrade the plan or deactivate students.', v.name, v.max_students));
+  elsif v.teachers > v.max_teachers and v.teachers > v.teachers_before then
     perform core.fail('plan_limit_reached', format(
-      'The plan %s allows %s active teachers. Upgrade the plan or deactivate teachers.',
-      v_plan.name, v_plan.max_teachers));
+      'The plan %s allows %s active teachers. Upgrade the plan or deactivate teachers.', v.name, v.max_teachers));
   end if;
-  if (v_students, v_teachers, v_classes) is distinct from (v_before.students, v_before.teachers, v_before.classes) then
+  if v.has_changed then
     update platform.tenant_usage
-      set students = v_students, teachers = v_teachers, classes = v_classes
+      set students = v.students, teachers = v.teachers, classes = v.classes
       where tenant_id = core.tenant_id();
   end if;
 end $$;

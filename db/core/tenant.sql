@@ -68,18 +68,106 @@ begin
 end $$;
 comment on function core.leave_tenant is 'Restores the settings that core.enter_tenant returned.';
 
+-- pg_class and pg_proc have no index that begins with the schema: `where relnamespace = …` reads the relations of all
+-- schools. pg_depend has an index by what an object depends on, and every relation and function depends on its schema.
+-- The planner may not decide otherwise, since a plan from a time with few schools can be kept for a long time.
+create or replace function core.relations_in(p_schema text) returns setof pg_class
+  language sql stable rows 100 set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+    select c.*
+    from pg_depend d
+    join pg_class c on c.oid = d.objid
+    where d.refclassid = 'pg_namespace'::regclass and d.refobjid = to_regnamespace(p_schema) and d.refobjsubid = 0
+      and d.classid = 'pg_class'::regclass
+  $$;
+comment on function core.relations_in is
+  'The tables, views and sequences of a schema, without indexes. Its cost does not depend on the number of schools.';
+
+create or replace function core.functions_in(p_schema text) returns setof pg_proc
+  language sql stable rows 100 set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+    select p.*
+    from pg_depend d
+    join pg_proc p on p.oid = d.objid
+    where d.refclassid = 'pg_namespace'::regclass and d.refobjid = to_regnamespace(p_schema) and d.refobjsubid = 0
+      and d.classid = 'pg_proc'::regclass
+  $$;
+comment on function core.functions_in is
+  'The functions of a schema. Its cost does not depend on the number of schools.';
+
+create or replace function core.foreign_keys_in(p_schema text) returns setof pg_constraint
+  language sql stable rows 100 set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+    select k.*
+    from core.relations_in(p_schema) r
+    join pg_constraint k on k.conrelid = r.oid
+    where k.contype = 'f'
+  $$;
+comment on function core.foreign_keys_in is
+  'The foreign keys of the tables of a schema. Its cost does not depend on the number of schools.';
+
+create or replace function core.for_all_in(p_schemas text[], p_kind text, p_statement text) returns void
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_names text;
+begin
+  if p_kind = 'functions' then
+    select string_agg(f.oid::regprocedure::text, ', ') into v_names
+      from unnest(p_schemas) place (schema)
+      cross join core.functions_in(place.schema) f
+      where f.prokind <> 'p';
+  else
+    select string_agg(r.oid::regclass::text, ', ') into v_names
+      from unnest(p_schemas) place (schema)
+      cross join core.relations_in(place.schema) r
+      where (r.relkind = 'S') = (p_kind = 'sequences') and r.relkind <> 'c';
+  end if;
+  if v_names is not null then
+    execute format(p_statement, v_names);
+  end if;
+end $$;
+comment on function core.for_all_in is
+  'Executes a statement such as `grant select on table %s to …` with the names of all functions, sequences or tables '
+  '(with views) of some schemas. The clause `on all tables in schema` reads the relations of all schools five times.';
+
+create or replace function core.granted(p_acl aclitem[], p_owner oid) returns text
+  language sql stable set search_path = pg_catalog, pg_temp
+  return (
+    select string_agg(format('%s %s', lower(privilege_type), grantee::regrole), ', ' order by grantee, privilege_type)
+    from aclexplode(p_acl)
+    where grantee <> p_owner
+  );
+comment on function core.granted is
+  'The privileges that an access list grants to others than the owner, such as `delete school_tenant, select '
+  'school_tenant`; null if there are none.';
+
 create or replace function core.tenant_secure(p_tenant_id bigint) returns void
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_schema text := 'tenant_' || p_tenant_id;
   -- The planner assumes that this form of the comparison is nearly always true, which it is. For a plain `=` it expects
-  -- one row in 200 to pass, and then joins 20,000 students in a nested loop: a list took 1.5 s instead of 15 ms.
-  v_check text := format('(nullif(current_setting(''app.tenant_id'', true) = %L, false) is not null)', p_tenant_id);
+  -- one row in 200 to pass, and then joins 20,000 students in a nested loop: a list took 1.5 s instead of 15 ms. The
+  -- subquery is evaluated once for each statement instead of for every row.
+  v_check text := format(
+    '((select nullif(current_setting(''app.tenant_id'', true) = %L, false)) is not null)', p_tenant_id);
+  v_functions text;
+  v_sequences text;
   v_table record;
 begin
-  execute format('grant usage on schema %I to school_tenant', v_schema);
-  execute format('revoke all on all functions in schema %I from public', v_schema);
-  execute format('grant usage on all sequences in schema %I to school_tenant', v_schema);
+  -- A grant that changes nothing still rewrites the catalog rows, and all connections drop what they cached of them; a
+  -- changed schema even makes them drop all of their plans. So only what is missing is granted.
+  if not has_schema_privilege('school_tenant', v_schema, 'usage') then
+    execute format('grant usage on schema %I to school_tenant', v_schema);
+  end if;
+  select string_agg(oid::regprocedure::text, ', ') into v_functions
+    from core.functions_in(v_schema)
+    where proacl is null or exists (select from aclexplode(proacl) where grantee = 0);
+  if v_functions is not null then
+    execute format('revoke all on function %s from public', v_functions);
+  end if;
+  select string_agg(oid::regclass::text, ', ') into v_sequences
+    from core.relations_in(v_schema)
+    where relkind = 'S' and core.granted(relacl, relowner) is null;
+  if v_sequences is not null then
+    execute format('grant usage on sequence %s to school_tenant', v_sequences);
+  end if;
   for v_table in
     select
       format('%I.%I', v_schema, c.relname) as name,
@@ -88,27 +176,38 @@ begin
       a.has_updated_at
         and not exists (select from pg_trigger t where t.tgrelid = c.oid and t.tgname = 'touch') as needs_trigger,
       c.relacl is not null or a.has_acl as has_grants,
+      a.has_other_grants or core.granted(c.relacl, c.relowner) is distinct from wanted.on_table as needs_grants,
       (
         select string_agg(
           verb || case when verb in ('insert', 'update') then coalesce(' (' || a.columns || ')', '') else '' end, ', ')
-        from string_to_table(
-            coalesce(
-              substring(obj_description(c.oid, 'pg_class') from '@grants ([a-z, ]+)'),
-              'select, insert, update, delete'),
-            ',') granted_verb,
-          trim(granted_verb) verb
+        from unnest(g.verbs) verb
       ) as verbs
-    from pg_class c
+    from core.relations_in(v_schema) c
+    cross join lateral (
+      select string_to_array(replace(coalesce(
+        substring(obj_description(c.oid, 'pg_class') from '@grants ([a-z, ]+)'),
+        'select, insert, update, delete'), ' ', ''), ',') as verbs
+    ) g
+    cross join lateral (
+      select
+        string_agg(format('%s school_tenant', verb), ', ' order by verb)
+          filter (where verb not in ('insert', 'update')) as on_table,
+        string_agg(format('%s school_tenant', verb), ', ' order by verb)
+          filter (where verb in ('insert', 'update')) as on_column
+      from unnest(g.verbs) verb
+    ) wanted
     cross join lateral (
       select
         bool_or(attname = 'updated_at') as has_updated_at,
         bool_or(attacl is not null) as has_acl,
-        string_agg(quote_ident(attname), ', ' order by attnum)
-          filter (where attgenerated = '' and not (attname = 'id' and atthasdef)) as columns
+        bool_or(core.granted(attacl, c.relowner) is distinct from case when is_writable then wanted.on_column end)
+          as has_other_grants,
+        string_agg(quote_ident(attname), ', ' order by attnum) filter (where is_writable) as columns
       from pg_attribute
+      cross join lateral (select attgenerated = '' and not (attname = 'id' and atthasdef) as is_writable) w
       where attrelid = c.oid and attnum > 0 and not attisdropped
     ) a
-    where c.relnamespace = v_schema::regnamespace and c.relkind in ('r', 'p')
+    where c.relkind in ('r', 'p')
     order by c.relname
   loop
     if not v_table.is_forced then
@@ -122,18 +221,20 @@ begin
         'create trigger touch before update on %s for each row execute function %I.touch_updated_at()',
         v_table.name, v_schema);
     end if;
-    if v_table.has_grants then
-      execute format('revoke all on %s from school_tenant, public', v_table.name);
+    if v_table.needs_grants then
+      if v_table.has_grants then
+        execute format('revoke all on %s from school_tenant, public', v_table.name);
+      end if;
+      -- One statement per table, since each grant that names columns rewrites the catalog rows of all columns of the
+      -- table.
+      execute format('grant %s on %s to school_tenant', v_table.verbs, v_table.name);
     end if;
-    -- One statement per table, since each grant that names columns rewrites the catalog rows of all columns of the
-    -- table.
-    execute format('grant %s on %s to school_tenant', v_table.verbs, v_table.name);
   end loop;
 end $$;
 comment on function core.tenant_secure is
   'Sets up every table of a tenant schema: grants, forced row security, the isolation policy, and the trigger that '
-  'maintains updated_at. Can be repeated. A table whose comment has a line `@grants select, insert` gets only those '
-  'grants.';
+  'maintains updated_at. Can be repeated, and then changes only what is missing. A table whose comment has a line '
+  '`@grants select, insert` gets only those grants.';
 
 create or replace function core.tenant_migrate(p_tenant_id bigint, p_up_to integer default null) returns integer
   language plpgsql set search_path = pg_catalog, pg_temp as $$

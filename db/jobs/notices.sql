@@ -1,15 +1,21 @@
 -- The job `notify_daily`: notices about documents that expire.
 
+create function core.due_document_checks() returns table (tenant_id bigint) language sql stable as $$
+  select id
+  from core.schools_with('{transport,notifications}')
+  where (now() at time zone time_zone)::time >= '07:00'
+$$;
+comment on function core.due_document_checks is
+  'The schools with transport and notifications where it is 7:00 or later. Postgres inlines it, so that a condition on '
+  'the id uses the index.';
+
 create function core.schools_due_for_document_check() returns setof bigint
   language sql stable security definer set search_path = pg_catalog, pg_temp
   begin atomic
-    select id
-    from core.schools_with('{transport,notifications}')
-    where (now() at time zone time_zone)::time >= '07:00'
-    order by id;
+    select tenant_id from core.due_document_checks() order by tenant_id;
   end;
 comment on function core.schools_due_for_document_check is
-  'The schools with transport and notifications where it is 7:00 or later, for core.notify_documents_expiring.';
+  'The schools that core.notify_documents_expiring runs for.';
 
 create function core.notify_documents_expiring(p_tenant_id bigint) returns integer
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -17,7 +23,7 @@ declare
   v_before text[];
   v_new jsonb[];
 begin
-  if not exists (select from core.schools_due_for_document_check() id where id = p_tenant_id) then
+  if not exists (select from core.due_document_checks() where tenant_id = p_tenant_id) then
     return 0;
   end if;
   v_before := core.enter_tenant(p_tenant_id);

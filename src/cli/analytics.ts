@@ -1,4 +1,5 @@
 import type { Config } from '../process/config.ts';
+import { findTenant, type NamedTenant } from '../database/find-tenant.ts';
 import { withOwner } from '../database/pool.ts';
 import { withDatabase } from '../process/database-access.ts';
 
@@ -8,15 +9,15 @@ import { withDatabase } from '../process/database-access.ts';
  */
 export async function analyticsRefresh(config: Config, { tenant }: { tenant?: string }): Promise<number> {
   return withDatabase(config, async (ownerUrl) => {
-    const { rows } = await withOwner(ownerUrl, (client) =>
-      client.query<{ id: string; subdomain: string }>(
+    const { rows } = await withOwner(ownerUrl, async (client) =>
+      client.query<NamedTenant>(
         `select id, subdomain from platform.tenant
-         where status <> 'deleted' and ($1::text is null or id::text = $1 or subdomain = $1)
+         where status <> 'deleted' and ($1::bigint is null or id = $1)
          order by id`,
-        [tenant ?? null],
+        [tenant === undefined ? null : (await findTenant(client, tenant)).id],
       ),
     );
-    if (tenant && rows.length === 0) throw new Error(`No school has the id or subdomain ${tenant}.`);
+    if (tenant && rows.length === 0) throw new Error(`The school ${tenant} is deleted.`);
     let failed = 0;
     for (const [index, { id, subdomain }] of rows.entries()) {
       const start = performance.now();

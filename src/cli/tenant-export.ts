@@ -1,6 +1,7 @@
 import { join, resolve } from 'node:path';
 import type { Config } from '../process/config.ts';
 import { archiveName, exportsFolder, exportTenant } from '../database/archive.ts';
+import { findTenant } from '../database/find-tenant.ts';
 import { withOwner } from '../database/pool.ts';
 import { withDatabase } from '../process/database-access.ts';
 
@@ -8,14 +9,7 @@ import { withDatabase } from '../process/database-access.ts';
 export async function tenantExport(config: Config, school: string, options: { file?: string }): Promise<void> {
   await withDatabase(config, (ownerUrl) =>
     withOwner(ownerUrl, async (client) => {
-      const { rows } = await client.query<{ id: string; subdomain: string }>(
-        `select id, subdomain from platform.tenant
-         where id::text = $1 or subdomain = $1
-         order by id::text = $1 desc limit 1`,
-        [school],
-      );
-      const [tenant] = rows;
-      if (!tenant) throw new Error(`No school has the id or subdomain ${school}.`);
+      const tenant = await findTenant(client, school);
       // Held until the connection closes, to keep out migrations and purges.
       await client.query('select pg_advisory_lock_shared(core.tenant_lock_key($1))', [tenant.id]);
       const file = options.file ? resolve(options.file) : join(exportsFolder(config), archiveName(tenant));

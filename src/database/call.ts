@@ -1,9 +1,10 @@
 import { setTimeout } from 'node:timers/promises';
 import type pg from 'pg';
 import { classify } from './errors.ts';
+import type { Purpose, SchoolPool } from './school-pool.ts';
 
 /**
- * What the dispatcher needs to know about a request besides its parameters. Calls from within the service leave it
+ * The facts about a request that the dispatcher needs besides its parameters. Calls from within the service leave it
  * empty.
  */
 export interface CallContext {
@@ -24,19 +25,23 @@ export interface CallContext {
   known?: string[];
   /** Signs the addresses of pictures in the answer; see PictureAddresses. */
   picture_key?: string;
+  /** Return the version of the record in the answer. */
+  needs_version?: true;
   /** Only checks whether the caller may run the operation, and If-Match; does not run it. */
   check_only?: true;
   /** The session is an operator acting for a user: every request leaves an audit entry. */
   is_impersonated?: true;
   /** The error with which the facade refused an impersonated request: only writes the audit entry. */
   refused?: string;
+  /** The school of a verified token. Only chooses the connection; the database reads it from the session. */
+  school?: number | undefined;
 }
 
 /** The answer of an operation: its JSON as text, and the bytes of a file if it returns one. */
 export interface CallAnswer {
   answer: string;
   content: Buffer | null;
-  /** The version of the record that the operation is about; null if it is about none. */
+  /** The version of the record in the answer, if the context asks for it; null for an operation without a record. */
   version: string | null;
   /** The id in the answer of a write, for the Location of a created record; null if it has none. */
   id: string | null;
@@ -73,10 +78,11 @@ export class AuditedRefusal extends Error {
  * the work for the database.
  */
 async function queryKeepingConnection<R extends pg.QueryResultRow>(
-  pool: pg.Pool,
+  pool: Connections,
+  purpose: Purpose,
   query: pg.QueryConfig,
 ): Promise<pg.QueryResult<R>> {
-  const client = await pool.connect();
+  const client = await ('connectFor' in pool ? pool.connectFor(purpose) : pool.connect());
   let broken: Error | undefined;
   try {
     return await client.query<R>(query);
@@ -90,13 +96,24 @@ async function queryKeepingConnection<R extends pg.QueryResultRow>(
 
 const maxAttempts = 4;
 
+/** A pool that gives a school the same connections, or any pool. */
+type Connections = Pick<SchoolPool, 'connectFor'> | pg.Pool;
+
+/** The school of a request, also before the dispatcher has verified it: a log-in or a picture names it. */
+function purposeOf(operation: string, params: object, { school, tenant_id, subdomain }: CallContext): Purpose {
+  const named = 'tenant_id' in params && typeof params.tenant_id === 'number' ? params.tenant_id : undefined;
+  return { operation, school: school ?? named ?? tenant_id ?? subdomain };
+}
+
 /**
  * Runs the one statement of a request, `core.call`. It is prepared once per connection and works behind a transaction
  * pooler.
  * @throws pg.DatabaseError, which `toApiError` translates; AuditedRefusal for one that already has its audit entry
  */
-export function dispatcher(pool: pg.Pool): Call {
+export function dispatcher(pool: Connections): Call {
   return async function call(operation, sessionId, params, context, content) {
+    const sent: CallContext = { ...context, school: undefined };
+    const purpose = purposeOf(operation, params, context);
     const query = {
       ...(context.is_impersonated
         ? {
@@ -104,11 +121,11 @@ export function dispatcher(pool: pg.Pool): Call {
             text: 'select answer, content, version, id, refusal from core.call_impersonated($1, $2, $3, $4, $5)',
           }
         : { name: 'core.call', text: 'select answer, content, version, id from core.call($1, $2, $3, $4, $5)' }),
-      values: [operation, sessionId, JSON.stringify(params), JSON.stringify(context), content ?? null],
+      values: [operation, sessionId, JSON.stringify(params), JSON.stringify(sent), content ?? null],
     };
     for (let attempt = 1; ; attempt++) {
       try {
-        const { rows } = await queryKeepingConnection<CallAnswer & Partial<ImpersonatedAnswer>>(pool, query);
+        const { rows } = await queryKeepingConnection<CallAnswer & Partial<ImpersonatedAnswer>>(pool, purpose, query);
         if (rows[0]?.refusal) throw new AuditedRefusal(rows[0].refusal);
         return rows[0] ?? { answer: 'null', content: null, version: null, id: null };
       } catch (error) {

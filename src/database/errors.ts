@@ -65,7 +65,7 @@ const lostRace = /^(40P01|40001)$/;
 /** The function, table, type or schema that the statement names does not exist. */
 const missingObject = /^(42883|42P01|42704|3F000)$/;
 
-/** What Postgres reports when objects disappear, or are replaced, while a statement uses them. */
+/** The errors that Postgres reports when objects disappear, or are replaced, while a statement uses them. */
 const replacedObject =
   /cache lookup failed|could not open relation with OID|type with OID \d+ does not exist|cached plan must not change|tuple concurrently/;
 
@@ -82,7 +82,7 @@ const codeOf = (thrown: Error): string => ('code' in thrown ? String(thrown.code
 const isReplacement = (thrown: Error) =>
   missingObject.test(codeOf(thrown)) ? /\b(core|api)\b/.test(thrown.message) : replacedObject.test(thrown.message);
 
-/** What a failed statement means for the request and for its connection. */
+/** The consequences of a failed statement for the request and for its connection. */
 export interface Failure {
   /** The same statement may run again: the failed attempt left nothing behind. */
   isRetryable: boolean;

@@ -4,7 +4,9 @@ import { Logger, migrate as migrateShared } from 'graphile-migrate';
 import { clearAllPools } from 'graphile-migrate/dist/pgReal.js';
 import { Logger as QueueLogger, runMigrations as migrateQueue } from 'graphile-worker';
 import pg from 'pg';
+import { roleSettings } from '../domain/role-settings.ts';
 import { resetCommand } from './embedded.ts';
+import { findTenant, type NamedTenant } from './find-tenant.ts';
 import { install, sqlFile, sqlFiles } from './install.ts';
 import { retryLockConflicts } from './lock-conflicts.ts';
 import { withOwner } from './pool.ts';
@@ -14,6 +16,9 @@ const tenantFolder = 'migrations/tenant';
 const quiet = new Logger(() => () => undefined);
 /** The advisory lock that lets one process at a time migrate a database; db/core/tenant.sql lists all lock keys. */
 const migrationLockKey = 7310;
+
+/** The number of schools to migrate at the same time, unless the caller says otherwise. */
+const defaultParallel = 2;
 
 /** The outcome of migrating one school. */
 export interface TenantResult {
@@ -173,34 +178,41 @@ async function publishTenantMigrations(
   }
 }
 
-/** Selects the schools below version $1, except purged schools, which have no schema. */
-const outdatedTenantsSql =
-  "from platform.tenant where schema_version < $1 and not (status = 'deleted' and schema_version = 0)";
-
-/** Migrates the outdated schools, each in its own transaction. The failure of one school does not affect the others. */
-async function migrateTenants(options: MigrateOptions, versions: number[], latest: number): Promise<TenantResult[]> {
-  const { ownerUrl, tenant, dryRun = false, parallel = 2, onTenant } = options;
+/**
+ * A pool of the owner for work at every school. A backend keeps the catalog of each school that it has migrated, a
+ * megabyte or two, and looks through it at every change: so a connection serves 100 schools, then the next one follows.
+ */
+function schoolsPool(ownerUrl: string, size: number): pg.Pool {
   const pool = new pg.Pool({
     connectionString: ownerUrl,
-    max: parallel,
+    max: size,
+    maxUses: 100,
     application_name: 'school_owner',
     // New requests of a school get 503 while its migration waits for a lock.
     options: '-c lock_timeout=500ms',
   });
   pool.on('error', () => undefined);
+  return pool;
+}
+
+/** Selects the schools below version $1, except purged schools, which have no schema. */
+const outdatedTenantsSql =
+  "from platform.tenant where schema_version < $1 and not (status = 'deleted' and schema_version = 0)";
+
+/** Migrates the outdated schools, each in its own transaction. The failure of one school does not affect the others. */
+async function migrateTenants(
+  client: pg.Client,
+  options: MigrateOptions,
+  versions: number[],
+  latest: number,
+): Promise<TenantResult[]> {
+  const { ownerUrl, tenant, dryRun = false, parallel = defaultParallel, onTenant } = options;
+  const pool = schoolsPool(ownerUrl, parallel);
   try {
-    const { rows } = await pool.query<{ id: string; subdomain: string; schema_version: number }>(
-      `select id, subdomain, schema_version ${outdatedTenantsSql}
-         and ($2::text is null or id::text = $2 or subdomain = $2)
-       order by id`,
-      [latest, tenant ?? null],
+    const { rows } = await client.query<NamedTenant & { schema_version: number }>(
+      `select id, subdomain, schema_version ${outdatedTenantsSql} and ($2::bigint is null or id = $2) order by id`,
+      [latest, tenant === undefined ? null : (await findTenant(client, tenant)).id],
     );
-    if (tenant && rows.length === 0) {
-      const { rowCount } = await pool.query('select from platform.tenant where id::text = $1 or subdomain = $1', [
-        tenant,
-      ]);
-      if (!rowCount) throw new Error(`There is no school with the id or subdomain ${tenant}.`);
-    }
     const results: TenantResult[] = [];
     const queue = rows.values();
     const work = async () => {
@@ -237,6 +249,7 @@ async function migrateTenants(options: MigrateOptions, versions: number[], lates
 
 /** Applies the shared migrations and those of graphile-worker, and creates the database roles. */
 async function migrateSharedSchemas(client: pg.Client, ownerUrl: string): Promise<void> {
+  await client.query("select set_config('school.role_settings', $1, false)", [JSON.stringify(roleSettings)]);
   await client.query((await sqlFile('db/roles.sql')).text);
   await client.query((await sqlFile('db/search.sql')).text);
   // Requests queue behind a migration that waits for a lock, for example of pg_dump. It therefore waits briefly, then
@@ -260,7 +273,11 @@ async function migrateSharedSchemas(client: pg.Client, ownerUrl: string): Promis
 }
 
 /** Installs the functions, and gives the roles of each school the default grants of new permissions. */
-async function installFunctions(client: pg.Client, latest: number): Promise<{ isNew: boolean }> {
+async function installFunctions(
+  client: pg.Client,
+  { ownerUrl, parallel = defaultParallel }: MigrateOptions,
+  latest: number,
+): Promise<{ isNew: boolean }> {
   const isNew = await install(client);
   // Even if the functions are not new: a school that failed when they were installed may have caught up in this run.
   const { rows } = await client.query<{ id: string }>(
@@ -268,7 +285,12 @@ async function installFunctions(client: pg.Client, latest: number): Promise<{ is
      where schema_version = $1 and seeded_permission_id < (select max(id) from core.permission)`,
     [latest],
   );
-  for (const { id } of rows) await client.query('select core.tenant_seed($1)', [id]);
+  const pool = schoolsPool(ownerUrl, parallel);
+  try {
+    await Promise.all(rows.map(({ id }) => retryLockConflicts(() => pool.query('select core.tenant_seed($1)', [id]))));
+  } finally {
+    await pool.end();
+  }
   return { isNew };
 }
 
@@ -299,7 +321,7 @@ export async function migrate(options: MigrateOptions): Promise<MigrateResult> {
     const versions = files.map((file) => file.version);
     const latest = Math.max(0, ...versions);
     await publishTenantMigrations(client, files, options);
-    const tenants = await migrateTenants(options, versions, latest);
+    const tenants = await migrateTenants(client, options, versions, latest);
     const failed = tenants.filter((result) => result.error);
     if (dryRun) return { tenants, failed };
 
@@ -313,7 +335,7 @@ export async function migrate(options: MigrateOptions): Promise<MigrateResult> {
       const schools = `${String(notSelected)} ${notSelected === 1 ? 'school' : 'schools'}`;
       onStep(`functions: not installed, ${schools} must be migrated first`);
     } else {
-      const { isNew } = await installFunctions(client, latest);
+      const { isNew } = await installFunctions(client, options, latest);
       onStep(isNew ? 'functions: installed' : 'functions: up to date');
     }
     return { tenants, failed };

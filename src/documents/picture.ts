@@ -167,7 +167,7 @@ export function sanitizePicture(picture: Buffer): Buffer {
 
 const unpackAsync = promisify<Buffer, { maxOutputLength: number }, Buffer>(inflate);
 
-/** What is wrong with a PNG or JPEG; undefined if it can be drawn. Unpacks outside the event loop. */
+/** The fault of a PNG or JPEG, in words; undefined if it can be drawn. Unpacks outside the event loop. */
 export async function pictureFault(picture: Buffer): Promise<string | undefined> {
   try {
     if (!isPng(picture)) checkJpeg(picture);

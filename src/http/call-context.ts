@@ -4,7 +4,7 @@ import type { CallContext } from '../database/call.ts';
 import { ApiError } from '../domain/errors.ts';
 import type { Operation } from './operation.ts';
 
-/** What the audit log stores about the client. */
+/** The facts about the client that the audit log stores. */
 export function clientContext(req: Request): CallContext {
   const agent = req.get('user-agent');
   return {
@@ -12,6 +12,7 @@ export function clientContext(req: Request): CallContext {
     ...(req.ip ? { ip: req.ip } : {}),
     ...(agent ? { user_agent: agent.slice(0, 300) } : {}),
     ...(req.claims?.impersonated_by ? { is_impersonated: true } : {}),
+    ...(req.claims?.tenant_id === undefined ? {} : { school: req.claims.tenant_id }),
   };
 }
 

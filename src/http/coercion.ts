@@ -12,10 +12,6 @@ export function withCoercion<S extends z.ZodType>(schema: S, coercion: Coercion)
   return schema;
 }
 
-/** Adds a coercion that replaces `pattern` in a text by `replacement`. */
-export const withRewrite = <S extends z.ZodType>(schema: S, pattern: RegExp, replacement: string): S =>
-  withCoercion(schema, (value) => (typeof value === 'string' ? value.replace(pattern, replacement) : value));
-
 /** Spellings that differ only in case, spaces, `-` and `_` are equal. */
 const normalizeSpelling = (spelling: string) => spelling.toLowerCase().replace(/[\s_-]+/g, '');
 

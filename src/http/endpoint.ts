@@ -71,7 +71,7 @@ export interface Endpoint {
     isOptional?: boolean;
     /** A field of a JSON body that may have the file as a data URL of base64. The bytes decide its type. */
     dataUrl?: { field: string; maxBytes: number; types: string[] };
-    /** What messages call the file; `file` by default. */
+    /** The word for the file in messages; `file` by default. */
     label?: string;
     /** The error message without its subject, for example `is damaged`; undefined if the file is valid. */
     fault?: (content: Buffer, contentType: string) => Promise<string | undefined>;

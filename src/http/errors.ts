@@ -7,7 +7,7 @@ const sizeOf = (error: object) =>
     ? `${String(error.limit / 1024)} kB`
     : '1 MB';
 
-/** What express and its body parsers throw. */
+/** The errors that express and its body parsers throw. */
 function fromExpress(error: unknown): unknown {
   if (!(error instanceof Error) || !('status' in error) || error instanceof ApiError) return error;
   const type = 'type' in error ? error.type : undefined;

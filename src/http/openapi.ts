@@ -90,7 +90,7 @@ const openTo = {
   everyone: 'Needs a login of a school user.',
 };
 
-/** Who may call the endpoint, in words. */
+/** The callers that the endpoint admits, in words. */
 function describeAccess(endpoint: Endpoint, operation: Operation): string {
   const ownRows = operation.allows_own_rows ? ', except for own data of students and teachers' : '';
   const parts = {

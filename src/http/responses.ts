@@ -34,7 +34,7 @@ export function sendJson(
     res.status(201);
   }
   // If-Match compares only the part before the dot, If-None-Match the whole tag: the JSON may differ for one version.
-  if (version && req.method !== 'DELETE' && sendIfUnchanged(req, res, `${version}.${md5(answer)}`)) return;
+  if (version && sendIfUnchanged(req, res, `${version}.${md5(answer)}`)) return;
   res.end(
     endpoint.isPage ? `{"success":true,${answer.slice(answer.indexOf('{') + 1)}` : `{"success":true,"data":${answer}}`,
   );

@@ -32,6 +32,8 @@ function serve(services: Services, { endpoint, operation, method, path }: Route)
     let params = validate(req);
     if (endpoint.resolve) params = endpoint.resolve(params, services);
     let context = requestContext(req, services.config.BASE_DOMAIN);
+    // For the ETag. A deleted record has none.
+    if (req.method !== 'DELETE') context.needs_version = true;
     if (req.claims) context.picture_key = services.pictures.signingKey(req.claims.tenant_id ?? 0);
     const sessionId = req.claims ? String(req.claims.sid) : null;
     const admit = async () => {

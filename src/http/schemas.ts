@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { ZodRawShape } from 'zod';
-import { isScalar, withCoercion, withRewrite } from './coercion.ts';
+import { isScalar, withCoercion } from './coercion.ts';
 import { didYouMean } from './did-you-mean.ts';
 
 /** Whether a text has no control characters except tab and line feed. Postgres cannot store NUL. */
@@ -76,14 +76,13 @@ export const pictureUrl = z
     examples: ['/api/pictures/3-17-1790899200-5f2c...'],
   });
 
-/** A time of day with minutes. */
-export const clock = withRewrite(
+/** A time of day with minutes. Requests may add seconds, which are dropped. */
+export const clock = withCoercion(
   z
     .string()
     .regex(/^([01]\d|2[0-3]):[0-5]\d$/, 'must be a time, HH:MM')
     .meta({ description: 'A time of day, `HH:MM`.', examples: ['08:45'] }),
-  /^(\d\d:\d\d):[0-5]\d(\.\d+)?$/,
-  '$1',
+  (value) => (typeof value === 'string' ? value.replace(/^(\d\d:\d\d):[0-5]\d(\.\d+)?$/, '$1') : value),
 );
 
 const dayMs = 24 * 60 * 60 * 1000;

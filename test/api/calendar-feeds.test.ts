@@ -548,7 +548,8 @@ describe('the row-level security of feeds', () => {
         values ('probe', 'tenant', false, false, false, false, false, false, '{}');
       create function api.probe(p jsonb) returns json language plpgsql stable as $$ begin
         return json_build_object('is_system', current_setting('app.is_system', true), 'users', (select count(distinct user_id) from calendar_feed)); end $$;
-      grant execute on function api.probe(jsonb) to school_tenant`);
+      grant execute on function api.probe(jsonb) to school_tenant;
+      select core.define_run_operation()`);
     const { sid } = JSON.parse(Buffer.from(one.teacher.client.token.split('.')[1] ?? '', 'base64url').toString()) as {
       sid: number;
     };
@@ -563,7 +564,9 @@ describe('the row-level security of feeds', () => {
       expect(JSON.parse(rows[0]?.answer ?? '')).toEqual({ is_system: '', users: 1 });
     } finally {
       await connection.end();
-      await database.query("drop function api.probe(jsonb); delete from core.operation where name = 'probe'");
+      await database.query(
+        "drop function api.probe(jsonb); delete from core.operation where name = 'probe'; select core.define_run_operation()",
+      );
     }
     const setters = await database.query<{ name: string; open: boolean }>(
       `select p.oid::regprocedure::text as name, has_function_privilege('school_tenant', p.oid, 'execute') or has_function_privilege('school_platform', p.oid, 'execute') as open
@@ -572,7 +575,7 @@ describe('the row-level security of feeds', () => {
       [one.school.schema],
     );
     expect(setters).toEqual([
-      { name: 'core.call(text,bigint,jsonb,jsonb,bytea)', open: false },
+      { name: 'core.admit(text,bigint,jsonb,jsonb)', open: false },
       { name: 'core.enter_tenant(bigint)', open: false },
       { name: 'core.leave_tenant(text[])', open: false },
     ]);

@@ -339,7 +339,7 @@ describe('access to the dashboard', () => {
     const scope = async (who: Client) => {
       const { sid } = jwt.decode(who.token) as { sid: string };
       const [row] = await service.database.query<{ scope: string }>(
-        `select settings ->> 'scope' as scope from core.admit('auth_profile', $1, '{}', '{}')`,
+        `select scope from core.admit('auth_profile', $1, '{}', '{}')`,
         [sid],
       );
       return row?.scope;

@@ -106,7 +106,7 @@ async function plans(
   try {
     await client.query("load 'auto_explain'");
     await client.query(
-      `set auto_explain.log_min_duration = 0; set auto_explain.log_nested_statements = on; set auto_explain.log_format = json; set client_min_messages = log; set jit = off`,
+      `set auto_explain.log_min_duration = 0; set auto_explain.log_nested_statements = on; set auto_explain.log_format = json; set client_min_messages = log; set jit = off; set random_page_cost = 1.1`,
     );
     const found: Plan[] = [];
     client.on('notice', (notice) => {

@@ -215,7 +215,7 @@ describe('migrating schools', () => {
       { tenant_version: latest },
     ]);
     await expect(migrate({ ownerUrl: database.url, tenantMigrations: folder, tenant: 'nobody' })).rejects.toThrow(
-      'There is no school with the id or subdomain nobody.',
+      'No school has the id or subdomain nobody.',
     );
   });
 

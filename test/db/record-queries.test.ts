@@ -18,11 +18,18 @@ beforeAll(async () => {
       v_record core.record;
     begin
       select * into strict v_record from core.record where name = p_record;
-      execute 'explain ' || case when p is null
-        then format('select %s from %s where (%s) and %s = 1', v_record.columns, v_record.source, v_record.condition, v_record.key)
-        else core.record_page_query(v_record, p, p_with_total => false) end;
+      if p is null then
+        execute format('explain select %s from %s where (%s) and %s = 1', v_record.columns, v_record.source, v_record.condition, v_record.key);
+      else
+        execute 'prepare list(jsonb) as ' || core.record_page_query(v_record, p, p_with_total => false);
+        execute format('explain execute list(%L)', p);
+        deallocate list;
+      end if;
       return null;
     exception when others then
+      if exists (select from pg_prepared_statements where name = 'list') then
+        deallocate list;
+      end if;
       return json_build_object('code', sqlstate, 'message', sqlerrm);
     end $$;
     -- Of a record of the schemas in the search path; empty for other records.

@@ -1,6 +1,6 @@
 import type pg from 'pg';
 
-/** What the service has acknowledged. The database is compared with it. */
+/** The changes that the service has acknowledged. The database is compared with them. */
 export interface Acknowledged {
   /** Payments by reference number. */
   paid: { reference: string; id: number; amount: number; receipt_number: string }[];
@@ -123,7 +123,7 @@ export async function findViolations(owner: pg.Client, schema: string, acknowled
 type Cents = Record<'billed' | 'collected' | 'outstanding' | 'overdue' | 'waived', bigint>;
 export type Figures = Record<keyof Cents, number>;
 
-/** What `GET /api/finance/summary` answers. */
+/** The answer of `GET /api/finance/summary`. */
 export interface Summary extends Figures {
   by_class: (Figures & { class_id: number | null })[];
   by_component: (Figures & { name: string })[];

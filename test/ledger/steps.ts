@@ -21,7 +21,7 @@ export interface Answer<T> {
   message: string;
 }
 
-/** What the clients know about the school from responses. */
+/** The state of the school as far as the clients know it from responses. */
 export interface World {
   students: number[];
   fees: number[];

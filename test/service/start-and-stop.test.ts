@@ -320,7 +320,7 @@ describe('node src/main.ts', () => {
   });
 });
 
-/** What the service prints when it refuses these variables. */
+/** The output of the service when it refuses these variables. */
 function problems(env: Record<string, string>): string[] {
   try {
     readConfig(env);

@@ -12,8 +12,6 @@ interface DueSchool {
   is_exported: boolean;
 }
 
-const dueSql = 'select id, subdomain, is_exported from core.purge_due($1)';
-
 /**
  * Purges one school: writes the export file, marks the school as purged (from then on it cannot be restored), drops its
  * tables. If the process is killed, the next run continues with the next step.
@@ -52,12 +50,15 @@ async function purge(
 
 /** Exports and drops the schools whose retention period is over. Skips a school while another worker has its lock. */
 export async function purge_tenants(_payload: unknown, { pool, logger, retention }: TaskContext): Promise<void> {
-  const { rows: due } = await pool.query<DueSchool>(dueSql, [retention.days]);
+  const { rows: due } = await pool.query<{ id: string }>('select id from core.purge_due($1) id', [retention.days]);
   const ids = due.map(({ id }) => id);
   const purgeLocked = (id: string) =>
     withAdvisoryLock(pool, 'core.tenant_lock_key($1)', [id], async (client) => {
       // Another worker may have purged it before this one acquired the lock.
-      const { rows } = await client.query<DueSchool>(`${dueSql} where id = $2`, [retention.days, id]);
+      const { rows } = await client.query<DueSchool>(
+        'select id, subdomain, is_exported from core.purge_state($1, $2)',
+        [id, retention.days],
+      );
       if (rows[0] && (await purge(client, rows[0], retention))) logger.info({ task: 'purge_tenants', tenant: id });
     });
   throwFailures('The purge', await forEachSchool(ids, purgeLocked), ids.length);

@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 
 /**
- * What an endpoint answers, by the schema in src/endpoints that its documentation comes from: `OutputOf<typeof
+ * The answer of an endpoint, by the schema in src/endpoints that its documentation comes from: `OutputOf<typeof
  * Student>`.
  */
 export type OutputOf<Schema extends z.ZodType> = z.output<Schema>;

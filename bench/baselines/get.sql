@@ -1,0 +1,15 @@
+-- $1 student
+select row_to_json(record)
+from (
+  select
+    s.id, s.first_name, s.last_name, s.roll_number, s.admission_number, s.date_of_birth, s.gender, s.email, s.phone,
+    s.class_id, c.name || coalesce(' ' || c.section, '') as class_name, c.academic_year_id,
+    s.grade_id, g.name as grade_name, s.religion_id, r.name as religion_name,
+    s.parent_name, s.parent_phone, s.parent_email, s.address, s.is_active, s.user_id,
+    s.deleted_at, s.created_at, s.updated_at
+  from school.student s
+  left join school.class c on c.id = s.class_id
+  left join school.grade g on g.id = s.grade_id
+  left join school.religion r on r.id = s.religion_id
+  where s.id = $1 and s.deleted_at is null
+) record

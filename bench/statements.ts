@@ -1,0 +1,125 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import pg from 'pg';
+import { type Call, dispatcher } from '../src/database/call.ts';
+import { rolePool } from '../src/database/pool.ts';
+import { answerParent } from './child.ts';
+import { type Measured, summarize, timed } from './statistics.ts';
+
+/** A statement that is measured through pg alone: `core.call`, or a file of baselines/ in the schema of a school. */
+export type Statement =
+  { kind: 'call'; args: Parameters<Call> } | { kind: 'bare'; file: string; tenantId: number; values: unknown[] };
+
+/** Tells this process what to run. All statements of a message are of one kind. */
+export type StatementsMessage = { statements: Statement[] } & (
+  | { mode: 'loop'; connections: number; seconds: number }
+  | { mode: 'warm-up'; connections: number; amount: number }
+  /** Runs each statement once, one after the other, on a new connection. */
+  | { mode: 'each-once' }
+  /** Returns the JSON of the first statement. */
+  | { mode: 'answer' }
+);
+
+const [databaseUrl = '', poolSize = ''] = process.argv.slice(2);
+
+/** Runs a statement. @returns its JSON as text */
+type Run = (statement: Statement) => Promise<string>;
+
+const callPool = (size: number) => rolePool('school_api', databaseUrl, undefined, size);
+const pool = callPool(Number(poolSize));
+const withCall =
+  (call: Call): Run =>
+  async (statement) => {
+    if (statement.kind !== 'call') throw new Error('Expected a call.');
+    return (await call(...statement.args)).answer;
+  };
+
+const texts = new Map<string, Promise<string>>();
+function readText(file: string): Promise<string> {
+  let text = texts.get(file);
+  if (!text) texts.set(file, (text = readFile(join(import.meta.dirname, 'baselines', file), 'utf8')));
+  return text;
+}
+
+/**
+ * A connection for bare statements. It has the role of requests and a scope, so that row policies apply, and a prepared
+ * statement for each school. Its school is set when it changes: for one school once, for random schools before nearly
+ * every statement.
+ */
+async function bareConnection(): Promise<{ run: Run; end: () => Promise<void> }> {
+  const client = new pg.Client({
+    connectionString: databaseUrl,
+    application_name: 'bench_bare',
+    // The JSON stays text, as in the API.
+    types: { getTypeParser: () => (value: string) => value },
+    options: '-c role=school_tenant -c app.scope=all -c app.user_id=1 -c app.time_zone=Europe/London',
+  });
+  await client.connect();
+  let current: number | undefined;
+  return {
+    async run(statement) {
+      if (statement.kind !== 'bare') throw new Error('Expected a bare statement.');
+      const { file, tenantId, values } = statement;
+      if (current !== tenantId)
+        await client.query({
+          name: 'tenant',
+          text: "select set_config('app.tenant_id', $1, false)",
+          values: [String(tenantId)],
+        });
+      current = tenantId;
+      const text = (await readText(file)).replaceAll('school.', `tenant_${tenantId}.`);
+      const { rows } = await client.query<[string]>({ name: `${file} ${tenantId}`, text, values, rowMode: 'array' });
+      if (!rows[0]) throw new Error(`${file} returned no row.`);
+      return rows[0][0];
+    },
+    end: () => client.end(),
+  };
+}
+const bareConnections: Awaited<ReturnType<typeof bareConnection>>[] = [];
+
+/** One function per connection. The dispatcher has a pool instead. */
+async function runners(kind: Statement['kind'], connections: number): Promise<Run[]> {
+  if (kind === 'call') return Array<Run>(connections).fill(withCall(dispatcher(pool)));
+  while (bareConnections.length < connections) bareConnections.push(await bareConnection());
+  return bareConnections.slice(0, connections).map(({ run }) => run);
+}
+
+/** Runs the statements in turn, on all connections in parallel, until `isDone`. */
+async function loop(statements: Statement[], runs: Run[], isDone: (count: number) => boolean): Promise<Measured> {
+  const latencies: number[] = [];
+  let count = 0;
+  const work = async (run: Run) => {
+    while (!isDone(count)) {
+      const statement = statements[count++ % statements.length];
+      if (statement) latencies.push(await timed(() => run(statement)));
+    }
+  };
+  const elapsed = await timed(() => Promise.all(runs.map(work)));
+  return summarize(latencies, elapsed);
+}
+
+async function eachOnce(statements: Statement[]): Promise<Measured> {
+  if (statements[0]?.kind === 'bare') {
+    const { run, end } = await bareConnection();
+    return loop(statements, [run], (count) => count >= statements.length).finally(end);
+  }
+  const single = callPool(1);
+  await single.query('select');
+  const run = withCall(dispatcher(single));
+  return loop(statements, [run], (count) => count >= statements.length).finally(() => single.end());
+}
+
+answerParent(async (message: StatementsMessage): Promise<Measured | { answer: string }> => {
+  const { statements } = message;
+  const [first] = statements;
+  if (!first) throw new Error('There are no statements.');
+  if (message.mode === 'each-once') return eachOnce(statements);
+  const runs = await runners(first.kind, message.mode === 'answer' ? 1 : message.connections);
+  if (message.mode === 'answer') return { answer: (await runs[0]?.(first)) ?? '' };
+  const end = performance.now() + (message.mode === 'loop' ? message.seconds * 1000 : Infinity);
+  return loop(
+    statements,
+    runs,
+    message.mode === 'loop' ? () => performance.now() >= end : (count) => count >= message.amount,
+  );
+});

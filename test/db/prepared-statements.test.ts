@@ -1,0 +1,162 @@
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import type pg from 'pg';
+import { type School, testService } from '../support/server/service.ts';
+
+const service = await testService();
+let school: School;
+let other: School;
+/** The connection of an API process. */
+let client: pg.Client;
+
+const maxStatements = 6;
+
+async function connect(): Promise<pg.Client> {
+  const connection = new shared.pg.Client({
+    connectionString: service.database.url,
+    options: `-c role=school_api -c app.max_prepared_statements=${String(maxStatements)}`,
+  });
+  await connection.connect();
+  return connection;
+}
+
+beforeAll(async () => {
+  school = await service.school();
+  other = await service.school();
+  for (const [each, names] of [
+    [school, ['Ann', 'Ada']],
+    [other, ['Zoe', 'Zora', 'Zed']],
+  ] as const)
+    for (const name of names) await each.insert('grade', { name });
+  client = await connect();
+});
+afterAll(async () => {
+  await client.end();
+  await service.close();
+});
+
+/** Runs an operation as the admin of a school, on the one connection. */
+async function call(of: School, operation: string, params: object, on = client): Promise<unknown> {
+  const [session] = await service.database.query<{ id: string }>(
+    'select id from platform.session where tenant_id = $1 order by id limit 1',
+    [of.id],
+  );
+  const { rows } = await on.query<{ answer: string }>('select answer from core.call($1, $2, $3, $4)', [
+    operation,
+    session?.id,
+    JSON.stringify(params),
+    '{}',
+  ]);
+  return JSON.parse(rows[0]?.answer ?? 'null');
+}
+
+async function gradeNames(of: School, params: object = {}, on = client): Promise<string[]> {
+  const { data } = (await call(of, 'grades_list', params, on)) as { data: { name: string }[] };
+  return data.map(({ name }) => name);
+}
+
+/** The prepared statements of a school: the start of their text, and how often each ran. */
+const statements = async (of: School, on = client) =>
+  (
+    await on.query<{ name: string; runs: number; is_list: boolean }>(
+      `select name, (generic_plans + custom_plans)::integer as runs, statement like '%pagination%' as is_list
+       from pg_prepared_statements where name like 'school_' || $1::bigint || '_%' and name not like '%_exists' order by prepare_time`,
+      [of.id],
+    )
+  ).rows;
+
+test('two schools on one connection see only their own rows, with a statement each that is planned once', async () => {
+  for (let round = 0; round < 3; round++) {
+    expect(await gradeNames(school)).toEqual(['Ada', 'Ann']);
+    expect(await gradeNames(other)).toEqual(['Zed', 'Zoe', 'Zora']);
+  }
+  for (const each of [school, other]) expect(await statements(each)).toMatchObject([{ runs: 3, is_list: true }]);
+});
+
+test('a statement prepared by one school, run by name in another, shows the rows of the other only', async () => {
+  await gradeNames(school);
+  const [statement] = await statements(school);
+  await client.query('begin');
+  await call(other, 'grades_list', {});
+  const { rows } = await client.query<Record<string, { data: { name: string }[] }>>(
+    `execute ${String(statement?.name)}('{}')`,
+  );
+  await client.query('rollback');
+  const [list] = Object.values(rows[0] ?? {});
+  expect(list?.data.map(({ name }) => name)).toEqual(['Zed', 'Zoe', 'Zora']);
+});
+
+test('requests that differ in values only share a statement, and each gets its own rows', async () => {
+  const before = (await statements(school)).length;
+  for (const class_id of [1, 2]) await call(school, 'students_list', { class_id });
+  expect(await statements(school)).toHaveLength(before + 1);
+  expect(await gradeNames(school, { pageSize: 1 })).toEqual(['Ada']);
+  expect(await gradeNames(school, { pageSize: 1, page: 2 })).toEqual(['Ann']);
+  expect(await gradeNames(school, { pageSize: 1, page: 3 })).toEqual([]);
+});
+
+test('a filter with null lists the same as without it', async () => {
+  await call(school, 'students_create', { first_name: 'Stu', last_name: 'Dent', is_active: true });
+  for (const params of [{}, { grade_id: null }, { grade_id: null, is_active: true }]) {
+    const { pagination } = (await call(school, 'students_list', params)) as { pagination: { totalItems: number } };
+    expect(pagination.totalItems).toBe(1);
+  }
+});
+
+test('a request that fails keeps its statements, and the next one runs', async () => {
+  const connection = await connect();
+  try {
+    await expect(call(school, 'grades_get', { id: 999 }, connection)).rejects.toThrow('There is no grade 999.');
+    expect(await statements(school, connection)).toHaveLength(1);
+    const [ada] = await service.database.query<{ id: number }>(
+      `select id::integer from ${school.schema}.grade where name = 'Ada'`,
+    );
+    expect(await call(school, 'grades_get', { id: ada?.id }, connection)).toMatchObject({ name: 'Ada' });
+    expect(await statements(school, connection)).toMatchObject([{ runs: 2 }]);
+  } finally {
+    await connection.end();
+  }
+});
+
+test('a statement survives that the connection lost it', async () => {
+  await gradeNames(school);
+  await client.query('deallocate all');
+  expect(await gradeNames(school)).toEqual(['Ada', 'Ann']);
+});
+
+test('a connection keeps a limited number of statements, and those in use longest', async () => {
+  const connection = await connect();
+  try {
+    for (let size = 1; size <= 40; size++) {
+      await gradeNames(school, { pageSize: size }, connection);
+      expect(await gradeNames(other, {}, connection)).toEqual(['Zed', 'Zoe', 'Zora']);
+      const { rows } = await connection.query<{ name: string }>(
+        "select name from pg_prepared_statements where name like 'school_%'",
+      );
+      expect(rows.length).toBeLessThanOrEqual(2 * maxStatements);
+    }
+    // Never removed, since it ran between any two others.
+    expect(await statements(other, connection)).toMatchObject([{ runs: 40 }]);
+  } finally {
+    await connection.end();
+  }
+});
+
+test('a definition that a release changed is used by the next request of a connection', async () => {
+  expect(await gradeNames(other)).toEqual(['Zed', 'Zoe', 'Zora']);
+  await service.database.query(
+    "update core.record set condition = condition || ' and m.name <> ''Zoe''' where name = 'grade'",
+  );
+  try {
+    expect(await gradeNames(other)).toEqual(['Zed', 'Zora']);
+  } finally {
+    await service.database.query(
+      "update core.record set condition = replace(condition, ' and m.name <> ''Zoe''', '') where name = 'grade'",
+    );
+  }
+});
+
+test('a column that a migration changed is shown with its new type by the next request of a connection', async () => {
+  await gradeNames(other);
+  await service.database.query(`alter table ${other.schema}.grade alter column name type varchar(200)`);
+  expect(await gradeNames(other)).toEqual(['Zed', 'Zoe', 'Zora']);
+});
