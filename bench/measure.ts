@@ -104,7 +104,7 @@ const statementsOf = (kind: Statement['kind'], bench: BenchCase, samples: Return
             request.operation,
             String(school.sessionId),
             request.params,
-            { request_id: crypto.randomUUID(), ip: '127.0.0.1' },
+            { request_id: crypto.randomUUID(), ip: '127.0.0.1', school: school.id },
           ],
         }
       : { kind, file: `${bench.name}.sql`, tenantId: school.id, values: request.baseline?.values ?? [] },

@@ -64,7 +64,9 @@ const figureOf = (rounds: Rounds | undefined, system: System, field: keyof Measu
 /** The median over the rounds of the ratio of two systems that were measured in the same round. */
 function ratio(over: Measured[] | undefined, under: Measured[] | undefined): number | undefined {
   if (!over || !under) return undefined;
-  return median(over.map(({ perSecond }, round) => perSecond / (under[round]?.perSecond ?? NaN)));
+  const value = median(over.map(({ perSecond }, round) => perSecond / (under[round]?.perSecond ?? NaN)));
+  // On a very busy machine, a short measurement can end before the first response.
+  return Number.isFinite(value) ? value : undefined;
 }
 
 const withAim = (value: number | undefined, aim: number | undefined, format: (value: number) => string) => {

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
 import { type Call, dispatcher } from '../src/database/call.ts';
-import { rolePool } from '../src/database/pool.ts';
+import { apiPool } from '../src/database/pool.ts';
 import { answerParent } from './child.ts';
 import { type Measured, summarize, timed } from './statistics.ts';
 
@@ -25,8 +25,8 @@ const [databaseUrl = '', poolSize = ''] = process.argv.slice(2);
 /** Runs a statement. @returns its JSON as text */
 type Run = (statement: Statement) => Promise<string>;
 
-const callPool = (size: number) => rolePool('school_api', databaseUrl, undefined, size);
-const pool = callPool(Number(poolSize));
+/** As in the API, with the default of DATABASE_CONNECTION_MB. */
+const pool = apiPool(databaseUrl, undefined, Number(poolSize), 200);
 const withCall =
   (call: Call): Run =>
   async (statement) => {
@@ -103,7 +103,8 @@ async function eachOnce(statements: Statement[]): Promise<Measured> {
     const { run, end } = await bareConnection();
     return loop(statements, [run], (count) => count >= statements.length).finally(end);
   }
-  const single = callPool(1);
+  // So large that the connection is not replaced.
+  const single = apiPool(databaseUrl, undefined, 1, 10_000);
   await single.query('select');
   const run = withCall(dispatcher(single));
   return loop(statements, [run], (count) => count >= statements.length).finally(() => single.end());
