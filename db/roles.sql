@@ -9,6 +9,7 @@ do $$
 declare
   v_role text;
   v_right text;
+  v_setting record;
 begin
   foreach v_role in array
     array['school_api', 'school_worker', 'school_tenant', 'school_platform', 'school_graphql', 'school_analyst']
@@ -47,18 +48,24 @@ begin
       null;
     end;
   end if;
-  -- These apply to API processes that log in as school_api. Processes that use `set role` set the same values on their
-  -- connections.
-  if not exists (
-    select from pg_db_role_setting s join pg_roles r on r.oid = s.setrole where r.rolname = 'school_api'
-  ) then
-    alter role school_api set statement_timeout = '15s';
-    alter role school_api set lock_timeout = '5s';
-  end if;
-  if not exists (
-    select from pg_db_role_setting s join pg_roles r on r.oid = s.setrole where r.rolname = 'school_graphql'
-  ) then
-    alter role school_graphql set statement_timeout = '5s';
-    alter role school_graphql set default_transaction_read_only = 'on';
-  end if;
+  -- The migration passes the settings of src/domain/role-settings.ts. They apply to processes that log in as the role;
+  -- processes that switch to it send them when they connect. A value that an administrator has set stays.
+  for v_setting in
+    select r.oid::regrole as role, s.key as name, s.value
+    from json_each(current_setting('school.role_settings')::json) of_role
+    join pg_roles r on r.rolname = of_role.key
+    cross join json_each_text(of_role.value) s
+    where not exists (
+      select from pg_db_role_setting known
+      cross join unnest(known.setconfig) assignment
+      where known.setrole = r.oid and known.setdatabase = 0 and split_part(assignment, '=', 1) = s.key
+    )
+  loop
+    begin
+      execute format('alter role %s set %I = %L', v_setting.role, v_setting.name, v_setting.value);
+    exception when insufficient_privilege then
+      -- Another user created the roles, and sets them.
+      exit;
+    end;
+  end loop;
 end $$;

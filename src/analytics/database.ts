@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import pg from 'pg';
 import { GraphQLError } from 'postgraphile/graphql';
+import { switchToRole } from '../domain/role-settings.ts';
 import type { TenantScope } from './scope.ts';
 
 /** The role of every analytics query. It can only read the views of the schema `analytics`. */
@@ -27,7 +28,7 @@ export function analyticsPool(url: string, isOwnLogIn: boolean, size: number): p
     idleTimeoutMillis: 60_000,
     maxLifetimeSeconds: 900,
     application_name: loginRole,
-    ...(isOwnLogIn ? {} : { options: `-c role=${loginRole}` }),
+    ...(isOwnLogIn ? {} : { options: switchToRole(loginRole) }),
   });
   pool.on('error', () => undefined);
   pool.on('connect', (client) => client.on('error', () => undefined));

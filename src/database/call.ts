@@ -1,6 +1,7 @@
 import { setTimeout } from 'node:timers/promises';
 import type pg from 'pg';
 import { classify } from './errors.ts';
+import type { Purpose, SchoolPool } from './school-pool.ts';
 
 /**
  * The facts about a request that the dispatcher needs besides its parameters. Calls from within the service leave it
@@ -32,6 +33,8 @@ export interface CallContext {
   is_impersonated?: true;
   /** The error with which the facade refused an impersonated request: only writes the audit entry. */
   refused?: string;
+  /** The school of a verified token. Only chooses the connection; the database reads it from the session. */
+  school?: number | undefined;
 }
 
 /** The answer of an operation: its JSON as text, and the bytes of a file if it returns one. */
@@ -75,10 +78,11 @@ export class AuditedRefusal extends Error {
  * the work for the database.
  */
 async function queryKeepingConnection<R extends pg.QueryResultRow>(
-  pool: pg.Pool,
+  pool: Connections,
+  purpose: Purpose,
   query: pg.QueryConfig,
 ): Promise<pg.QueryResult<R>> {
-  const client = await pool.connect();
+  const client = await ('connectFor' in pool ? pool.connectFor(purpose) : pool.connect());
   let broken: Error | undefined;
   try {
     return await client.query<R>(query);
@@ -92,13 +96,24 @@ async function queryKeepingConnection<R extends pg.QueryResultRow>(
 
 const maxAttempts = 4;
 
+/** A pool that gives a school the same connections, or any pool. */
+type Connections = Pick<SchoolPool, 'connectFor'> | pg.Pool;
+
+/** The school of a request, also before the dispatcher has verified it: a log-in or a picture names it. */
+function purposeOf(operation: string, params: object, { school, tenant_id, subdomain }: CallContext): Purpose {
+  const named = 'tenant_id' in params && typeof params.tenant_id === 'number' ? params.tenant_id : undefined;
+  return { operation, school: school ?? named ?? tenant_id ?? subdomain };
+}
+
 /**
  * Runs the one statement of a request, `core.call`. It is prepared once per connection and works behind a transaction
  * pooler.
  * @throws pg.DatabaseError, which `toApiError` translates; AuditedRefusal for one that already has its audit entry
  */
-export function dispatcher(pool: pg.Pool): Call {
+export function dispatcher(pool: Connections): Call {
   return async function call(operation, sessionId, params, context, content) {
+    const sent: CallContext = { ...context, school: undefined };
+    const purpose = purposeOf(operation, params, context);
     const query = {
       ...(context.is_impersonated
         ? {
@@ -106,11 +121,11 @@ export function dispatcher(pool: pg.Pool): Call {
             text: 'select answer, content, version, id, refusal from core.call_impersonated($1, $2, $3, $4, $5)',
           }
         : { name: 'core.call', text: 'select answer, content, version, id from core.call($1, $2, $3, $4, $5)' }),
-      values: [operation, sessionId, JSON.stringify(params), JSON.stringify(context), content ?? null],
+      values: [operation, sessionId, JSON.stringify(params), JSON.stringify(sent), content ?? null],
     };
     for (let attempt = 1; ; attempt++) {
       try {
-        const { rows } = await queryKeepingConnection<CallAnswer & Partial<ImpersonatedAnswer>>(pool, query);
+        const { rows } = await queryKeepingConnection<CallAnswer & Partial<ImpersonatedAnswer>>(pool, purpose, query);
         if (rows[0]?.refusal) throw new AuditedRefusal(rows[0].refusal);
         return rows[0] ?? { answer: 'null', content: null, version: null, id: null };
       } catch (error) {

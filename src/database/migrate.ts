@@ -4,6 +4,7 @@ import { Logger, migrate as migrateShared } from 'graphile-migrate';
 import { clearAllPools } from 'graphile-migrate/dist/pgReal.js';
 import { Logger as QueueLogger, runMigrations as migrateQueue } from 'graphile-worker';
 import pg from 'pg';
+import { roleSettings } from '../domain/role-settings.ts';
 import { resetCommand } from './embedded.ts';
 import { findTenant, type NamedTenant } from './find-tenant.ts';
 import { install, sqlFile, sqlFiles } from './install.ts';
@@ -248,6 +249,7 @@ async function migrateTenants(
 
 /** Applies the shared migrations and those of graphile-worker, and creates the database roles. */
 async function migrateSharedSchemas(client: pg.Client, ownerUrl: string): Promise<void> {
+  await client.query("select set_config('school.role_settings', $1, false)", [JSON.stringify(roleSettings)]);
   await client.query((await sqlFile('db/roles.sql')).text);
   await client.query((await sqlFile('db/search.sql')).text);
   // Requests queue behind a migration that waits for a lock, for example of pg_dump. It therefore waits briefly, then

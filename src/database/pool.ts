@@ -1,7 +1,18 @@
 import pg from 'pg';
+import { switchToRole } from '../domain/role-settings.ts';
+import { type SchoolPool, schoolPool } from './school-pool.ts';
 
 /** The login role that a pool uses, see docs/security.md. */
 export type DatabaseRole = 'school_api' | 'school_worker';
+
+const connectionTimeoutMs = 3_000;
+
+/** How a connection gets one of the restricted roles: it logs in as the role, or the owner switches to it. */
+const roleConnection = (role: DatabaseRole, ownerUrl: string, roleUrl: string | undefined): pg.ClientConfig => ({
+  connectionString: roleUrl ?? ownerUrl,
+  application_name: role,
+  ...(roleUrl === undefined ? { options: switchToRole(role) } : {}),
+});
 
 /**
  * A pool whose connections use one of the service's restricted roles.
@@ -9,23 +20,38 @@ export type DatabaseRole = 'school_api' | 'school_worker';
  */
 export function rolePool(role: DatabaseRole, ownerUrl: string, roleUrl: string | undefined, size: number): pg.Pool {
   const pool = new pg.Pool({
-    connectionString: roleUrl ?? ownerUrl,
+    ...roleConnection(role, ownerUrl, roleUrl),
     max: size,
-    connectionTimeoutMillis: 3_000,
-    // A backend keeps the catalog of every schema it has touched in memory, so replace connections after 15 minutes.
+    connectionTimeoutMillis: connectionTimeoutMs,
+    // A backend keeps the catalog of every school it has touched in memory, so connections are replaced after 15
+    // minutes, or after 250 jobs: jobs go from school to school.
     maxLifetimeSeconds: 900,
-    application_name: role,
-    ...(roleUrl
-      ? {}
-      : {
-          options: `-c role=${role} ${role === 'school_api' ? '-c statement_timeout=15000 -c lock_timeout=5000' : ''}`,
-        }),
+    maxUses: 250,
   });
   // The pool replaces broken idle connections. Without a listener the error event would end the process.
   pool.on('error', () => undefined);
   pool.on('connect', (client) => client.on('error', () => undefined));
   return pool;
 }
+
+/**
+ * The pool of the API process, with the role school_api.
+ * @param roleUrl  as in `rolePool`
+ * @param maxConnectionMb  a connection is replaced when its backend has probably reached this size
+ */
+export const apiPool = (
+  ownerUrl: string,
+  roleUrl: string | undefined,
+  size: number,
+  maxConnectionMb: number,
+): SchoolPool =>
+  schoolPool({
+    size,
+    maxConnectionMb,
+    connectionTimeoutMs,
+    homeWaitMs: 20,
+    client: roleConnection('school_api', ownerUrl, roleUrl),
+  });
 
 /** Runs `work` with a new connection as the owner, and closes it. */
 export async function withOwner<T>(ownerUrl: string, work: (client: pg.Client) => Promise<T>): Promise<T> {

@@ -12,6 +12,7 @@ export function clientContext(req: Request): CallContext {
     ...(req.ip ? { ip: req.ip } : {}),
     ...(agent ? { user_agent: agent.slice(0, 300) } : {}),
     ...(req.claims?.impersonated_by ? { is_impersonated: true } : {}),
+    ...(req.claims?.tenant_id === undefined ? {} : { school: req.claims.tenant_id }),
   };
 }
 

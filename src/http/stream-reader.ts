@@ -1,4 +1,4 @@
-import type pg from 'pg';
+import type { SchoolPool } from '../database/school-pool.ts';
 import type { Logger } from 'pino';
 import type { Stream, StreamRegistry } from './stream-registry.ts';
 
@@ -26,7 +26,11 @@ export interface StreamReader {
 type EventRow = [streamIndex: number, id: string, event: string];
 
 /** Creates the reader of this process. Reads of several streams of a school share a statement. */
-export function createStreamReader(pool: pg.Pool, registry: StreamRegistry, logger: Logger): StreamReader {
+export function createStreamReader(
+  pool: Pick<SchoolPool, 'query'>,
+  registry: StreamRegistry,
+  logger: Logger,
+): StreamReader {
   /** Streams that need a read, by school. */
   const pending = new Map<number, Set<Stream>>();
   const timers = new Set<NodeJS.Timeout>();
@@ -135,8 +139,12 @@ export function createStreamReader(pool: pg.Pool, registry: StreamRegistry, logg
   };
 }
 
-async function queryEvents(pool: pg.Pool, tenantId: number, streams: readonly Stream[]): Promise<EventRow[]> {
-  const { rows } = await pool.query<EventRow>({
+async function queryEvents(
+  pool: Pick<SchoolPool, 'query'>,
+  tenantId: number,
+  streams: readonly Stream[],
+): Promise<EventRow[]> {
+  const statement = {
     name: 'core.stream_read',
     rowMode: 'array',
     text: 'select stream_index, id, event from core.stream_read($1, $2, $3, $4, $5)',
@@ -147,6 +155,7 @@ async function queryEvents(pool: pg.Pool, tenantId: number, streams: readonly St
       maxBatchRows,
       maxBatchBytes,
     ],
-  });
+  };
+  const { rows } = await pool.query<EventRow>(statement, { school: tenantId, operation: 'stream_read' });
   return rows;
 }

@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http';
-import type pg from 'pg';
+import type { SchoolPool } from '../database/school-pool.ts';
 import type { Logger } from 'pino';
 import { z } from 'zod';
 import { listener } from '../database/listener.ts';
@@ -22,7 +22,7 @@ export interface Streams {
 }
 
 export interface StreamsOptions {
-  pool: pg.Pool;
+  pool: Pick<SchoolPool, 'query'>;
   /** The URL of a direct connection: LISTEN does not work through a pooler in transaction mode. */
   listenUrl: string;
   listenRole: string | undefined;
@@ -84,7 +84,7 @@ function beginResponse({ res, lastId }: Stream): void {
 }
 
 /** Which of these sessions may no longer have a stream. */
-async function findEndedSessions(pool: pg.Pool, sessionIds: number[]): Promise<number[]> {
+async function findEndedSessions(pool: Pick<SchoolPool, 'query'>, sessionIds: number[]): Promise<number[]> {
   const { rows } = await pool.query<{ ended: string[] }>({
     name: 'core.stream_check',
     text: 'select core.stream_check($1) as ended',

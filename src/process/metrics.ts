@@ -3,6 +3,7 @@ import type { WorkerEvents } from 'graphile-worker';
 import type pg from 'pg';
 import type { Logger } from 'pino';
 import packageJson from '../../package.json' with { type: 'json' };
+import type { SchoolPool } from '../database/school-pool.ts';
 import { type Facts, type Queue, readQueueWithin } from '../database/queue.ts';
 import { listen } from './listen.ts';
 
@@ -13,7 +14,9 @@ export interface Metrics {
   /** Records a finished request. `route` is the route pattern: paths with ids would create unlimited series. */
   observeRequest: (method: string, route: string, status: number, seconds: number) => void;
   /** Reports the connections of a pool at each scrape. */
-  watchPool(name: 'api' | 'worker', pool: pg.Pool): void;
+  watchPool(name: 'api' | 'worker', pool: WatchedPool): void;
+  /** Reports how the API process uses its connections. */
+  watchSchoolPool(pool: Pick<SchoolPool, 'counts'>): void;
   watchStreams(count: () => number): void;
   /** Records the duration of the jobs of this process. */
   watchJobs(events: WorkerEvents): void;
@@ -110,9 +113,44 @@ function createQueueGauges(prom: Prometheus, registers: Registry[]): (queue: Que
   };
 }
 
+/** The state of a pool that is reported. */
+type WatchedPool = Pick<pg.Pool, 'idleCount' | 'totalCount' | 'waitingCount'> & { options: { max: number } };
+
+/** The counters of the pool of the API process. */
+function createSchoolPoolCounters(prom: Prometheus, registers: Registry[], { counts }: Pick<SchoolPool, 'counts'>) {
+  const counter = <Label extends string>(
+    name: string,
+    help: string,
+    label: Label,
+    read: () => Record<string, number>,
+  ) =>
+    new prom.Counter({
+      name,
+      help,
+      labelNames: [label] as const,
+      registers,
+      collect() {
+        this.reset();
+        for (const [value, count] of Object.entries(read())) this.inc({ [label]: value } as never, count);
+      },
+    });
+  counter(
+    'school_database_checkouts_total',
+    'Connections taken for requests: one of the two of the school (home), or another one because both were busy.',
+    'connection',
+    () => ({ home: counts.home, other: counts.other }),
+  );
+  counter(
+    'school_database_renewals_total',
+    'Connections replaced because of the estimated memory of their backend, or because of their age.',
+    'reason',
+    () => ({ memory: counts.renewedForMemory, age: counts.renewedForAge }),
+  );
+}
+
 /** The gauges of the connection pools. @returns the pools to report, to which more can be added */
-function createPoolGauges(prom: Prometheus, registers: Registry[]): Map<string, pg.Pool> {
-  const pools = new Map<string, pg.Pool>();
+function createPoolGauges(prom: Prometheus, registers: Registry[]): Map<string, WatchedPool> {
+  const pools = new Map<string, WatchedPool>();
   new prom.Gauge({
     name: 'school_database_connections',
     help: 'Connections of a pool by state: busy or idle.',
@@ -228,6 +266,7 @@ export async function openMetrics({ host, port, pool, logger }: MetricsOptions):
       requests.observe({ method: knownMethods.has(method) ? method : 'other', route, status }, seconds);
     },
     watchPool: (name, watched) => void pools.set(name, watched),
+    watchSchoolPool: (watched) => createSchoolPoolCounters(prom, registers, watched),
     watchStreams(count) {
       new prom.Gauge({
         name: 'school_streams_open',

@@ -2,7 +2,6 @@ import { EventEmitter } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import type { WorkerEvents } from 'graphile-worker';
-import type pg from 'pg';
 import { pino, type Logger } from 'pino';
 import type { Worker } from '../../workers/worker.ts';
 import { analyticsProcess } from '../analytics/process.ts';
@@ -17,7 +16,8 @@ import type { Config } from './config.ts';
 import { exportsFolder } from '../database/archive.ts';
 import { dispatcher } from '../database/call.ts';
 import { fingerprint } from '../database/install.ts';
-import { rolePool } from '../database/pool.ts';
+import { apiPool, rolePool } from '../database/pool.ts';
+import type { SchoolPool } from '../database/school-pool.ts';
 import { listen } from './listen.ts';
 import { type Metrics, openMetrics } from './metrics.ts';
 
@@ -43,7 +43,7 @@ const keepAliveMs = 65_000;
 /** How long a stopping service waits for the requests in progress. */
 const closeTimeoutMs = 10_000;
 
-async function readiness(pool: pg.Pool, expected: string): Promise<Readiness> {
+async function readiness(pool: Pick<SchoolPool, 'query'>, expected: string): Promise<Readiness> {
   try {
     const { rows } = await pool.query<{ ready: { fingerprint: string; tenants_behind: number; worker: boolean } }>(
       'select core.readiness() as ready',
@@ -68,7 +68,7 @@ async function startApi(
   onListen: (url: string) => void,
   metrics: Metrics | undefined,
 ): Promise<Pick<Service, 'url' | 'close'>> {
-  const pool = rolePool('school_api', ownerUrl, config.API_DATABASE_URL, config.DATABASE_POOL_SIZE);
+  const pool = apiPool(ownerUrl, config.API_DATABASE_URL, config.DATABASE_POOL_SIZE, config.DATABASE_CONNECTION_MB);
   const listenUrl = config.LISTEN_DATABASE_URL ?? config.API_DATABASE_URL;
   const streams = openStreams({
     pool,
@@ -88,6 +88,7 @@ async function startApi(
     logger,
   });
   metrics?.watchPool('api', pool);
+  metrics?.watchSchoolPool(pool);
   metrics?.watchStreams(() => streams.count());
   const server = createServer({ keepAliveTimeout: keepAliveMs });
   try {

@@ -46,7 +46,28 @@ test('an owner with only createdb and createrole can migrate, provision schools 
   );
   expect(who).toEqual({ super: false, bypass: false });
   expect(await migrate({ ownerUrl })).toEqual({ tenants: [], failed: [] });
+  const settings = () =>
+    withOwner(
+      ownerUrl,
+      async (owner) =>
+        (
+          await owner.query<{ role: string; setting: string }>(
+            'select setrole::regrole::text as role, unnest(setconfig) as setting from pg_db_role_setting order by 1, 2',
+          )
+        ).rows,
+    );
+  const initial = await settings();
+  expect(initial).toContainEqual({ role: 'school_api', setting: 'statement_timeout=15s' });
+  // The next migration adds what is missing, and keeps what the administrator has set.
+  await withOwner(ownerUrl, (owner) =>
+    owner.query("alter role school_api reset jit; alter role school_api set statement_timeout = '20s'"),
+  );
   expect(await migrate({ ownerUrl })).toEqual({ tenants: [], failed: [] });
+  expect(await settings()).toEqual(
+    initial.map((row) =>
+      row.setting === 'statement_timeout=15s' ? { ...row, setting: 'statement_timeout=20s' } : row,
+    ),
+  );
 
   const [temporary] = await withOwner(
     ownerUrl,
