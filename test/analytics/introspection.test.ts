@@ -6,7 +6,7 @@ import { testDatabase, type TestDatabase } from '../support/server/database.ts';
 
 let database: TestDatabase;
 beforeAll(async () => {
-  database = await testDatabase('template_ready');
+  database = await testDatabase(1);
   await provision(database);
 });
 afterAll(() => database.drop());

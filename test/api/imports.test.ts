@@ -913,11 +913,7 @@ describe('a file that is not a table', () => {
 
   test.each<[string, () => Buffer, string]>([
     ['declares an unpacked size of 32 MB', huge, 'too large when unpacked'],
-    [
-      'unpacks to 32 MB but declares a kilobyte',
-      () => lie(huge(), 'xl/worksheets/sheet1.xml', 1000),
-      'damaged',
-    ],
+    ['unpacks to 32 MB but declares a kilobyte', () => lie(huge(), 'xl/worksheets/sheet1.xml', 1000), 'damaged'],
     [
       'unpacks to a kilobyte but declares 4 GB',
       () => lie(workbook(sheet(headerRow)), 'xl/worksheets/sheet1.xml', 0xffff_fff0),
