@@ -55,9 +55,12 @@ const homeSize = 2;
 const idleTimeoutMs = 5 * 60_000;
 /** Connections are replaced at this age, so that memory which the estimate does not know is freed too. */
 const maxAgeMs = 15 * 60_000;
-/** Measured with 3 to 50 operations at 300 schools, see docs/operations.md. */
-const mbPerSchool = 0.75;
+/** Measured with 3 to 50 operations of 250 schools; see docs/decisions/0027-connections-per-school.md. */
+const mbPerSchool = 0.85;
 const mbPerOperation = 0.03;
+const mbPerPlan = 0.33;
+/** A connection keeps this many prepared statements: app.max_prepared_statements in core.run_prepared. */
+const maxPlans = 250;
 
 /** What the backend of a connection has cached. */
 interface Backend {
@@ -93,7 +96,9 @@ const newBackend = (): Backend => ({
 
 /** The estimated memory of a backend, in megabytes. */
 export const estimatedMb = ({ schools, operations, unknown }: Omit<Backend, 'openedAt'>): number =>
-  (schools.size + unknown) * mbPerSchool + (operations.size + unknown) * mbPerOperation;
+  (schools.size + unknown) * mbPerSchool +
+  (operations.size + unknown) * mbPerOperation +
+  Math.min(operations.size + unknown, maxPlans) * mbPerPlan;
 
 /** The weight of a connection for a school. Sorting by it is rendezvous hashing: each school has an order of its own. */
 const weight = (school: string, slot: number) =>

@@ -75,7 +75,7 @@ const Environment = z.object({
   WORKER_DATABASE_URL: postgresUrl.optional(),
   LISTEN_DATABASE_URL: postgresUrl.optional(),
   DATABASE_POOL_SIZE: count(1, 200).default(10),
-  DATABASE_CONNECTION_MB: count(1, 10_000).default(200),
+  DATABASE_CONNECTION_MB: count(1, 10_000).default(250),
   ANALYTICS_DATABASE_URL: postgresUrl.optional(),
   ANALYTICS_CONNECTIONS: count(1, 20).default(2),
   ANALYTICS_STATEMENT_TIMEOUT_MS: count(100, 600_000).default(5_000),

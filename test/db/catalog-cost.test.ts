@@ -161,7 +161,11 @@ const cases = (id: number, header: string): Record<string, Case> => ({
   },
   'a school is exported': { statements: [`select * from core.archive_open(${id})`] },
   'a school is imported': {
-    statements: [`select * from core.archive_begin('${header}')`, `select core.archive_end('${header}', '[]')`],
+    statements: [
+      `select * from core.archive_begin('${header}')`,
+      'insert into tenant_6000.school_usage (students, teachers, classes) values (0, 0, 0)',
+      `select core.archive_end('${header}', '[]')`,
+    ],
   },
   'a deleted school is purged': {
     before: [`update platform.tenant set status = 'deleted', deleted_at = now() - interval '40 days' where id = ${id}`],

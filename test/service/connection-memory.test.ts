@@ -2,8 +2,8 @@ import { expect, test } from '@jest/globals';
 import { schoolPool } from '../../src/database/school-pool.ts';
 import { serviceOfFile } from '../support/server/service.ts';
 
-// A school counts as 0.75 MB, and 0.03 MB for each operation.
-const service = await serviceOfFile({ METRICS_PORT: '0', DATABASE_POOL_SIZE: '2', DATABASE_CONNECTION_MB: '2' });
+// A school counts as 0.85 MB, and 0.36 MB for each operation.
+const service = await serviceOfFile({ METRICS_PORT: '0', DATABASE_POOL_SIZE: '2', DATABASE_CONNECTION_MB: '4' });
 
 async function renewals(): Promise<number> {
   const text = await (await fetch(service.metricsUrl ?? '')).text();

@@ -75,15 +75,15 @@ describe('the connections of the API', () => {
     const done: string[] = [];
     const get = (school: School, name: string) => school.admin.get('/api/students').then(() => done.push(name));
     await whileLocked([one], async (unlock) => {
-      const busy = Array.from({ length: 3 * size }, (_, n) => get(one, `busy ${n}`));
+      const busy = Array.from({ length: 10 * size }, (_, n) => get(one, `busy ${n}`));
       await waitingForLock(size);
       const late = get(two, 'late');
-      await until(async () => (await metric('school_database_waiting', 'api')) === 2 * size + 1 || undefined);
+      await until(async () => (await metric('school_database_waiting', 'api')) === 9 * size + 1 || undefined);
       await unlock();
       await Promise.all([...busy, late]);
     });
-    // The requests that held the connections, and those that got one at the same moment.
-    expect(done.indexOf('late')).toBeLessThan(2 * size);
+    // In the order of arrival it would be among the last ones. At first it waits for a connection of its own school.
+    expect(done.indexOf('late')).toBeLessThan(8 * size);
   });
 
   test('a request that gets no connection within three seconds is answered with 503', async () => {
