@@ -86,6 +86,26 @@ function* csvRows(content: Uint8Array, maxRows: number) {
   }
 }
 
+/** The attributes `r` and `ref` of a sheet: a row, a cell, or a range. */
+const references = /\s(?:r|ref)\s*=\s*["']([^"'<]*)/g;
+const reference = /^(?:\$?[A-Z]{1,3})?\$?(\d{0,7})(?::\$?[A-Z]{1,3}\$?(\d{0,7}))?$/i;
+const maxSheetRows = 1_048_576;
+
+/**
+ * Refuses a sheet with a cell where no spreadsheet has one. The library allocates an array up to that cell, and an array
+ * of gigabytes ends the whole process, not only the thread.
+ * @throws FileRefusal
+ */
+function refuseFarCells(part: Uint8Array): void {
+  const xml = Buffer.from(part.buffer, part.byteOffset, part.byteLength).toString('latin1');
+  if (!xml.includes('sheetData')) return;
+  for (const [, value = ''] of xml.matchAll(references)) {
+    const match = reference.exec(value);
+    if (!match || match.slice(1).some((row) => Number(row ?? 0) > maxSheetRows))
+      throw new FileRefusal('The file has a cell beyond column XFD or row 1048576.');
+  }
+}
+
 /**
  * The rows of the first sheet. The central directory has the size of each part, so a zip bomb is refused before it is
  * unpacked. The library gets only the XML parts, in a new archive, since the local headers of the upload may give other
@@ -101,6 +121,7 @@ async function xlsxRows(content: Uint8Array) {
       return true;
     },
   });
+  Object.values(parts).forEach(refuseFarCells);
   const rows = (await readSheet(zipSync(parts, { level: 0 }).buffer, { trim: false })) as Cell[][];
   return rows.map((cells, index) => ({ line: index + 1, cells }));
 }

@@ -922,17 +922,23 @@ describe('a file that is not a table', () => {
     [
       'has a cell in row 999,999,999',
       () => workbook(sheet(`<row r="999999999">${text('A999999999', 'x')}</row>`)),
-      'too large when unpacked',
+      'beyond column XFD',
     ],
-    [
-      'has a cell in row 1e400',
-      () => workbook(sheet(`<row r="1e400">${text('A1', 'x')}</row>`)),
-      'too large when unpacked',
-    ],
+    ['has a cell in row 1e400', () => workbook(sheet(`<row r="1e400">${text('A1', 'x')}</row>`)), 'beyond column XFD'],
     [
       'has a cell in column ZZZZZZZ',
       () => workbook(sheet(`<row r="1">${text('ZZZZZZZ1', 'x')}</row>`)),
-      'too large when unpacked',
+      'beyond column XFD',
+    ],
+    [
+      'has a large sheet with a cell in column ZZZZZZ',
+      () => workbook(sheet(`<row r="1">${text('ZZZZZZ1', 'x')}</row>${'<a/>'.repeat(7e6)}`)),
+      'beyond column XFD',
+    ],
+    [
+      'writes the column ZZZZZZ with character references',
+      () => workbook(sheet(`<row r="1">${text('&#90;ZZZZZ1', 'x')}</row>`)),
+      'beyond column XFD',
     ],
     [
       'has one cell at the far right of 60,000 rows',

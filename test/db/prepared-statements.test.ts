@@ -77,6 +77,8 @@ test('a statement prepared by one school, run by name in another, shows the rows
   const [statement] = await statements(school);
   await client.query('begin');
   await call(other, 'grades_list', {});
+  // The role and the settings of the request last until the transaction ends, but the search path does not.
+  await client.query("select set_config('search_path', $1, true)", [`${other.schema}, public, pg_temp`]);
   const { rows } = await client.query<Record<string, { data: { name: string }[] }>>(
     `execute ${String(statement?.name)}('{}')`,
   );

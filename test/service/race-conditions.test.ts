@@ -229,7 +229,7 @@ describe('concurrent requests', () => {
     expect(left).toEqual([]);
   });
 
-  test('two admins who remove the admin role from each other: one succeeds, one gets a conflict, and one admin remains', async () => {
+  test('two admins who remove the admin role from each other: one succeeds, the other is refused, and one admin remains', async () => {
     const own = await service.school();
     const second = await own.user(['admin']);
     const [role] = await service.database.query<{ id: string }>(
@@ -244,7 +244,9 @@ describe('concurrent requests', () => {
       own.admin.send('DELETE', take(second.id)),
       second.send('DELETE', take(Number(first?.id))),
     ]);
-    expect(statuses(answers)).toEqual([200, 409]);
+    // By then the other has lost the role. Whether that is noticed first, or that an admin must remain, depends on time.
+    expect([403, 409]).toContain(statuses(answers)[1]);
+    expect(statuses(answers)[0]).toBe(200);
     expect(
       await service.database.query(`select from ${own.schema}.user_role where role_id = $1`, [role?.id]),
     ).toHaveLength(1);
