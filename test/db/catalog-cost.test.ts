@@ -205,7 +205,7 @@ describe('with five times as many schools', () => {
       costs.push(row);
       from = to + 1;
     }
-  });
+  }, 300_000);
   afterAll(() => database.drop());
 
   test.each(Object.keys(cases(0, '')))('%s at the same cost', (name) => {
