@@ -8,8 +8,8 @@ export interface CaseRequest {
   /** For `core.call`: the operation, and the parameters after validation of path, query and body. */
   operation: string;
   params: object;
-  /** For floors/<case>.sql and floors/<case>.graphql. */
-  floor?: { values: unknown[]; variables: object };
+  /** For baselines/<case>.sql and baselines/<case>.graphql. */
+  baseline?: { values: unknown[]; variables: object };
 }
 
 /** Random ids to build a request with, all from one school. */
@@ -41,8 +41,8 @@ export interface BenchCase {
     /** Random schools / one school, for the service. */
     randomToOne?: number;
   };
-  /** Whether floors/ has the same for a bare statement and for PostGraphile. */
-  hasFloors?: true;
+  /** Whether baselines/ has the same for a bare statement and for PostGraphile. */
+  hasBaselines?: true;
   /** Measured only in the school with many invoices. */
   needsManyInvoices?: true;
   /** Number of concurrent requests, if a user may have fewer than the default. */
@@ -77,7 +77,7 @@ const mark = (classId: number, date: string, students: number, statuses: string[
     body,
     operation: 'attendance_mark',
     params: body,
-    floor: { values: [classId, date, ids, marks], variables: { classId, date, students: ids, statuses: marks } },
+    baseline: { values: [classId, date, ids, marks], variables: { classId, date, students: ids, statuses: marks } },
   };
 };
 
@@ -97,30 +97,30 @@ export const cases: BenchCase[] = [
     name: 'get',
     title: 'get a student',
     aims: { callToBare: 0.5, serviceToPostgraphile: 2.5, randomToOne: 0.7 },
-    hasFloors: true,
+    hasBaselines: true,
     request: ({ student }) => ({
       path: `/api/students/${student}`,
       operation: 'students_get',
       params: { id: student },
-      floor: { values: [student], variables: { id: student } },
+      baseline: { values: [student], variables: { id: student } },
     }),
   },
   {
     name: 'list',
     title: 'list 25 students of a class',
     aims: { callToBare: 0.7, serviceToPostgraphile: 2, randomToOne: 0.7 },
-    hasFloors: true,
+    hasBaselines: true,
     request: ({ classId }) => ({
       path: `/api/students?class_id=${classId}&pageSize=25`,
       operation: 'students_list',
       params: { class_id: classId, pageSize: 25 },
-      floor: { values: [classId, 25], variables: { classId, pageSize: 25 } },
+      baseline: { values: [classId, 25], variables: { classId, pageSize: 25 } },
     }),
   },
   {
     name: 'search',
     title: 'search students by a name',
-    hasFloors: true,
+    hasBaselines: true,
     request: () => {
       const search = pick(...searches);
       const pattern = `%${search}%`;
@@ -128,7 +128,7 @@ export const cases: BenchCase[] = [
         path: `/api/students?search=${search}&pageSize=25`,
         operation: 'students_list',
         params: { search, pageSize: 25 },
-        floor: { values: [pattern, 25], variables: { pattern, pageSize: 25 } },
+        baseline: { values: [pattern, 25], variables: { pattern, pageSize: 25 } },
       };
     },
   },
@@ -141,12 +141,12 @@ export const cases: BenchCase[] = [
     name: 'dashboard',
     title: 'dashboard of a school',
     aims: { randomToOne: 0.7 },
-    hasFloors: true,
+    hasBaselines: true,
     request: () => ({
       path: '/api/dashboard',
       operation: 'dashboard_get',
       params: {},
-      floor: {
+      baseline: {
         values: [today, monthBegin, monthEnd, yearEnd, 1],
         variables: { today, monthBegin, monthEnd, yearEnd, userId: 1 },
       },
@@ -178,7 +178,7 @@ export const cases: BenchCase[] = [
     name: 'create',
     title: 'create a student',
     aims: { randomToOne: 0.7 },
-    hasFloors: true,
+    hasBaselines: true,
     request: ({ classId }) => {
       const body = {
         first_name: 'Benedikt',
@@ -204,7 +204,7 @@ export const cases: BenchCase[] = [
         body,
         operation: 'students_create',
         params: body,
-        floor: { values: Object.values(body), variables },
+        baseline: { values: Object.values(body), variables },
       };
     },
     undo: (students) =>
@@ -215,7 +215,7 @@ export const cases: BenchCase[] = [
   {
     name: 'mark',
     title: 'mark the attendance of a class',
-    hasFloors: true,
+    hasBaselines: true,
     request: ({ classId, students }) =>
       mark(classId, dayOfYear(Math.floor(Math.random() * daysSoFar)), students, [
         'present',
@@ -252,7 +252,7 @@ export const cases: BenchCase[] = [
   {
     name: 'payment',
     title: 'record a payment',
-    hasFloors: true,
+    hasBaselines: true,
     request: ({ student }) => {
       const body = { student_fee_id: student, amount: 0.01, payment_method: 'cash' };
       return {
@@ -261,7 +261,7 @@ export const cases: BenchCase[] = [
         body,
         operation: 'payments_create',
         params: body,
-        floor: {
+        baseline: {
           values: [student, 0.01, 'cash', today, `RCT-${today.slice(0, 4)}`],
           // The id of a fee equals that of its student.
           variables: { feeId: student, studentId: student, amount: '0.01', paymentMethod: 'cash', today },

@@ -129,14 +129,16 @@ export async function openSessions(server: EmbeddedServer, name: string): Promis
 }
 
 /**
- * Opens the benchmark database. Creates it unless one with the same migrations, seed and size exists. Updates the
+ * Opens a benchmark database. Creates it unless one with the same migrations, seed and size exists. Updates the
  * functions of core and api in both cases.
+ * @param prefix  of its name; other databases with this prefix are dropped
  */
 export async function benchDatabase(
   server: EmbeddedServer,
   schools: number,
   students: number,
   print: (line: string) => void,
+  prefix = 'bench',
 ): Promise<BenchDatabase> {
   const seedSql = await readSeed();
   const parts = [
@@ -146,10 +148,11 @@ export async function benchDatabase(
     await sqlFiles('migrations/committed'),
     await sqlFiles('migrations/tenant'),
   ];
-  const name = `bench_${createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 12)}`;
+  const name = `${prefix}_${createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 12)}`;
   const existing = await withOwner(server.url('postgres'), async (owner) => {
     const { rows } = await owner.query<{ datname: string }>(
-      "select datname from pg_database where datname like 'bench\\_%'",
+      "select datname from pg_database where datname like $1 || '\\_%'",
+      [prefix],
     );
     for (const { datname } of rows.filter((row) => row.datname !== name))
       await owner.query(`drop database ${owner.escapeIdentifier(datname)}`);
@@ -157,7 +160,7 @@ export async function benchDatabase(
   });
   if (!existing) {
     print(`Creating ${schools} schools with ${students} students ...`);
-    const draft = 'bench_draft';
+    const draft = `${prefix}_draft`;
     const url = server.url(draft);
     await createDatabase(server, draft);
     await addSchools(url, schools, students, print);

@@ -16,6 +16,7 @@ import { measure, type Comparison, type Rig } from './measure.ts';
 import { markdown, type Figure, type Report } from './report.ts';
 import { commit, count, listOf, note, runBenchmark } from './run.ts';
 import { startApi } from './service.ts';
+import { pick } from './statistics.ts';
 import { usage } from './usage.ts';
 
 const folder = resolve(import.meta.dirname, '../.bench');
@@ -47,8 +48,8 @@ const options = new Command('bench')
     metrics?: boolean;
     profile?: boolean;
   }>();
-/** The cases without floors are measured only when they are named. */
-const usual = [...cases.filter((c) => c.hasFloors).map((c) => c.name), 'fairness', 'figures'];
+/** The cases without baselines are measured only when they are named. */
+const usual = [...cases.filter((c) => c.hasBaselines).map((c) => c.name), 'fairness', 'figures'];
 const isWanted = (name: string) => (options.only ?? usual).includes(name);
 
 await runBenchmark(async (atEnd) => {
@@ -101,18 +102,34 @@ await runBenchmark(async (atEnd) => {
     cases: [],
     figures: [],
   };
+  /** After each case, so that a run that is stopped leaves the cases that are done. */
+  const writeReport = async () => {
+    const text = markdown(report);
+    await writeFile(join(folder, 'result.md'), text);
+    return text;
+  };
   const measured = cases.filter(({ name }) => isWanted(name));
   if (measured.length > 0) {
     const statements = start('statements.ts', [database.url, String(connections)]);
-    const postgraphile = start('postgraphile.ts', [database.url, String(one.id), String(connections)]);
+    // PostGraphile reads the catalog of the whole database: with 300 schools it takes a minute and 3 GB of memory.
+    const { url: databaseUrl, schools: alone } = await benchDatabase(server, 1, students, note, 'postgraphile');
+    const school = pick(...alone);
+    const postgraphile = start('postgraphile.ts', [databaseUrl, String(school.id), String(connections)]);
     const { url } = await postgraphile.ask<{ url: string }>({});
-    const comparison: Comparison = { rig, statements, postgraphile: { url }, seconds, rounds };
+    const comparison: Comparison = {
+      rig,
+      statements,
+      postgraphile: { url, databaseUrl, school },
+      seconds,
+      rounds,
+    };
     for (const bench of measured) {
       note(`${bench.title} ...`);
       const result = await (bench.needsManyInvoices
         ? measure(comparison, bench, database.invoiceSchool, [])
         : measure(comparison, bench, one, database.schools));
       report.cases.push({ bench, result });
+      await writeReport();
     }
     // Before the database is cloned, which needs that nobody is connected to it.
     await statements.stop();
@@ -159,7 +176,5 @@ await runBenchmark(async (atEnd) => {
     });
     report.figures = figures;
   }
-  const text = markdown(report);
-  await writeFile(join(folder, 'result.md'), text);
-  return text;
+  return writeReport();
 });

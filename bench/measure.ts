@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import type autocannon from 'autocannon';
 import { withOwner } from '../src/database/pool.ts';
 import type { Tokens } from '../src/http/tokens.ts';
@@ -28,8 +29,8 @@ export interface Comparison {
   rig: Rig;
   /** `core.call` and bare statements through pg. */
   statements: Child;
-  /** PostGraphile over the schema of one school. */
-  postgraphile: { url: string };
+  /** PostGraphile over the schema of one school, which is in a database of its own. */
+  postgraphile: { url: string; databaseUrl: string; school: School };
   seconds: number;
   rounds: number;
 }
@@ -45,7 +46,7 @@ export interface CaseResult {
   one: Rounds;
   /** Undefined if it was not measured for random schools. */
   random: Rounds | undefined;
-  /** The first request of a connection to each school, one at a time. Only for cases with floors. */
+  /** The first request of a connection to each school, one at a time. Only for cases with baselines. */
   first: Rounds;
   /** CPU time of the API process in microseconds per request of one school, in each round. It has little noise. */
   cpuMicroseconds: number[];
@@ -103,35 +104,51 @@ const statementsOf = (kind: Statement['kind'], bench: BenchCase, samples: Return
             request.operation,
             String(school.sessionId),
             request.params,
-            { request_id: crypto.randomUUID(), ip: '127.0.0.1' },
+            { request_id: crypto.randomUUID(), ip: '127.0.0.1', school: school.id },
           ],
         }
-      : { kind, file: `${bench.name}.sql`, tenantId: school.id, values: request.floor?.values ?? [] },
+      : { kind, file: `${bench.name}.sql`, tenantId: school.id, values: request.baseline?.values ?? [] },
   );
 
 async function graphqlRequests(bench: BenchCase, samples: ReturnType<typeof sample>): Promise<autocannon.Request[]> {
-  const query = await readFile(join(import.meta.dirname, 'floors', `${bench.name}.graphql`), 'utf8');
+  const query = await readFile(join(import.meta.dirname, 'baselines', `${bench.name}.graphql`), 'utf8');
   return samples.map(({ request }) => ({
     method: 'POST',
     path: '/graphql',
     headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ query, variables: request.floor?.variables }),
+    body: JSON.stringify({ query, variables: request.baseline?.variables }),
   }));
 }
 
-/** Reverts the changes of a case. */
-async function undo(rig: Rig, bench: BenchCase, schools: School[]): Promise<void> {
+/** Reverts the changes of a case in schools that had `students` students. */
+async function undo(databaseUrl: string, bench: BenchCase, schools: School[], students: number): Promise<void> {
   const { undo: sql } = bench;
   if (!sql) return;
-  await withOwner(rig.database.url, async (owner) => {
+  await withOwner(databaseUrl, async (owner) => {
     // Requests that were cut off at the end of the load may still be running.
     const busy = `select from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()
       and application_name ~ '^(school_api|bench_)' and state <> 'idle'`;
     while ((await owner.query(busy)).rowCount) await new Promise((done) => setTimeout(done, 20));
-    for (const { id } of schools) await owner.query(`set search_path = tenant_${id}, public; ${sql(rig.students)}`);
+    await owner.query('set synchronous_commit = off');
+    for (const { id } of schools) await owner.query(`set search_path = tenant_${id}, public; ${sql(students)}`);
     if (schools.length === 1)
       await owner.query('vacuum student, enrollment, counter, attendance, attendance_day, payment, student_fee');
   });
+}
+
+/** @throws unless the bare statement of a case that only reads has the same answer as the service */
+async function requireSameAnswer(
+  statements: Child,
+  bench: BenchCase,
+  samples: ReturnType<typeof sample>,
+): Promise<void> {
+  if (!bench.hasBaselines || bench.undo) return;
+  const answer = async (kind: Statement['kind']) => {
+    const message: StatementsMessage = { mode: 'answer', statements: statementsOf(kind, bench, samples) };
+    return JSON.parse((await statements.ask<{ answer: string }>(message)).answer) as unknown;
+  };
+  if (!isDeepStrictEqual(await answer('call'), await answer('bare')))
+    throw new Error(`baselines/${bench.name}.sql has another answer than the service.`);
 }
 
 /** PostGraphile answers errors with status 200. @throws unless its answer to the case has data only */
@@ -187,32 +204,38 @@ export async function measure(
         cpuMicroseconds.push(((cpuSeconds - before.cpuSeconds) / measured.answers) * 1e6);
       return measured;
     } finally {
-      await undo(rig, bench, schools);
+      if (system === 'postgraphile') await undo(postgraphile.databaseUrl, bench, [postgraphile.school], rig.students);
+      else await undo(rig.database.url, bench, schools, rig.students);
     }
   }
 
-  const throughPg: System[] = bench.hasFloors ? ['call', 'bare'] : ['call'];
+  const throughPg: System[] = bench.hasBaselines ? ['call', 'bare'] : ['call'];
   const parts: { schools: School[]; systems: System[]; results: Rounds }[] = [
     {
       schools: [one],
-      systems: ['service', ...throughPg, ...(bench.hasFloors ? (['postgraphile'] as const) : [])],
+      systems: ['service', ...throughPg, ...(bench.hasBaselines ? (['postgraphile'] as const) : [])],
       results: {},
     },
     ...(all.length > 0 ? [{ schools: all, systems: ['service' as const, ...throughPg], results: {} }] : []),
   ];
+  await requireSameAnswer(
+    statements,
+    bench,
+    sample(rig, bench, 1, () => one),
+  );
   for (const { schools, systems } of parts) for (const system of systems) await run(system, schools, true);
   for (let round = 0; round < rounds; round++)
     for (const { schools, systems, results } of parts)
       for (const system of systems) (results[system] ??= []).push(await run(system, schools));
 
   const first: Rounds = {};
-  if (bench.hasFloors)
+  if (bench.hasBaselines)
     for (let round = 0; round < rounds; round++)
       for (const kind of ['call', 'bare'] as const) {
         const samples = sample(rig, bench, all.length, (n) => all[n] ?? one);
         const message: StatementsMessage = { mode: 'each-once', statements: statementsOf(kind, bench, samples) };
         (first[kind] ??= []).push(await statements.ask<Measured>(message));
-        await undo(rig, bench, all);
+        await undo(rig.database.url, bench, all, rig.students);
       }
   return { one: parts[0]?.results ?? {}, random: parts[1]?.results, first, cpuMicroseconds };
 }

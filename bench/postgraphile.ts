@@ -20,15 +20,15 @@ const schema = `tenant_${tenantId}`;
 const role = 'school_tenant';
 
 // PostGraphile has no insert of many rows, so the class is marked by a function, with the statement of mark.sql.
-const marking = await readFile(join(import.meta.dirname, 'floors/mark.sql'), 'utf8');
+const marking = await readFile(join(import.meta.dirname, 'baselines/mark.sql'), 'utf8');
 await withOwner(databaseUrl, (owner) =>
   owner.query(`
-    drop schema if exists bench_floor cascade;
-    create schema bench_floor;
-    grant usage on schema bench_floor to ${role};
-    create function bench_floor.mark_attendance(class_id bigint, date date, students bigint[], statuses text[])
+    drop schema if exists bench_baseline cascade;
+    create schema bench_baseline;
+    grant usage on schema bench_baseline to ${role};
+    create function bench_baseline.mark_attendance(class_id bigint, date date, students bigint[], statuses text[])
       returns json language sql volatile as $body$${marking.replaceAll('school.', `${schema}.`)}$body$;
-    grant execute on function bench_floor.mark_attendance to ${role}`),
+    grant execute on function bench_baseline.mark_attendance to ${role}`),
 );
 
 const instance = postgraphile({
@@ -43,7 +43,7 @@ const instance = postgraphile({
   pgServices: [
     makePgService({
       connectionString: databaseUrl,
-      schemas: [schema, 'bench_floor'],
+      schemas: [schema, 'bench_baseline'],
       pubsub: false,
       pgSettingsForIntrospection: { role },
       poolConfig: { max: Number(poolSize), application_name: 'bench_postgraphile' },
@@ -65,6 +65,7 @@ const instance = postgraphile({
 });
 const server = createServer();
 await instance.createServ(grafserv).addTo(server);
+await instance.getSchema();
 await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
 const url = `http://127.0.0.1:${String((server.address() as AddressInfo).port)}`;
 

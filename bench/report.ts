@@ -64,7 +64,9 @@ const figureOf = (rounds: Rounds | undefined, system: System, field: keyof Measu
 /** The median over the rounds of the ratio of two systems that were measured in the same round. */
 function ratio(over: Measured[] | undefined, under: Measured[] | undefined): number | undefined {
   if (!over || !under) return undefined;
-  return median(over.map(({ perSecond }, round) => perSecond / (under[round]?.perSecond ?? NaN)));
+  const value = median(over.map(({ perSecond }, round) => perSecond / (under[round]?.perSecond ?? NaN)));
+  // On a very busy machine, a short measurement can end before the first response.
+  return Number.isFinite(value) ? value : undefined;
 }
 
 const withAim = (value: number | undefined, aim: number | undefined, format: (value: number) => string) => {
@@ -175,7 +177,7 @@ const figuresTable = (figures: Figure[]) =>
 export function markdown(report: Report): string {
   const { cases, connections, rounds, seconds } = report;
   const random = cases.filter(({ result }) => result.random);
-  const first = cases.filter(({ bench }) => bench.hasFloors);
+  const first = cases.filter(({ bench }) => bench.hasBaselines);
   return [
     `${machine(report.commit)}, Postgres ${report.postgres}, shared by API, database and load generator; ` +
       `load average before the run ${report.loadBefore.toFixed(1)}. ` +

@@ -2,11 +2,11 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
 import { type Call, dispatcher } from '../src/database/call.ts';
-import { rolePool } from '../src/database/pool.ts';
+import { apiPool } from '../src/database/pool.ts';
 import { answerParent } from './child.ts';
 import { type Measured, summarize, timed } from './statistics.ts';
 
-/** A statement that is measured through pg alone: `core.call`, or a file of floors/ in the schema of a school. */
+/** A statement that is measured through pg alone: `core.call`, or a file of baselines/ in the schema of a school. */
 export type Statement =
   { kind: 'call'; args: Parameters<Call> } | { kind: 'bare'; file: string; tenantId: number; values: unknown[] };
 
@@ -16,25 +16,28 @@ export type StatementsMessage = { statements: Statement[] } & (
   | { mode: 'warm-up'; connections: number; amount: number }
   /** Runs each statement once, one after the other, on a new connection. */
   | { mode: 'each-once' }
+  /** Returns the JSON of the first statement. */
+  | { mode: 'answer' }
 );
 
 const [databaseUrl = '', poolSize = ''] = process.argv.slice(2);
 
-type Run = (statement: Statement) => Promise<unknown>;
+/** Runs a statement. @returns its JSON as text */
+type Run = (statement: Statement) => Promise<string>;
 
-const callPool = (size: number) => rolePool('school_api', databaseUrl, undefined, size);
-const pool = callPool(Number(poolSize));
+/** As in the API, with the default of DATABASE_CONNECTION_MB. */
+const pool = apiPool(databaseUrl, undefined, Number(poolSize), 200);
 const withCall =
   (call: Call): Run =>
-  (statement) => {
+  async (statement) => {
     if (statement.kind !== 'call') throw new Error('Expected a call.');
-    return call(...statement.args);
+    return (await call(...statement.args)).answer;
   };
 
 const texts = new Map<string, Promise<string>>();
 function readText(file: string): Promise<string> {
   let text = texts.get(file);
-  if (!text) texts.set(file, (text = readFile(join(import.meta.dirname, 'floors', file), 'utf8')));
+  if (!text) texts.set(file, (text = readFile(join(import.meta.dirname, 'baselines', file), 'utf8')));
   return text;
 }
 
@@ -47,6 +50,8 @@ async function bareConnection(): Promise<{ run: Run; end: () => Promise<void> }>
   const client = new pg.Client({
     connectionString: databaseUrl,
     application_name: 'bench_bare',
+    // The JSON stays text, as in the API.
+    types: { getTypeParser: () => (value: string) => value },
     options: '-c role=school_tenant -c app.scope=all -c app.user_id=1 -c app.time_zone=Europe/London',
   });
   await client.connect();
@@ -63,8 +68,9 @@ async function bareConnection(): Promise<{ run: Run; end: () => Promise<void> }>
         });
       current = tenantId;
       const text = (await readText(file)).replaceAll('school.', `tenant_${tenantId}.`);
-      const { rows } = await client.query<object>({ name: `${file} ${tenantId}`, text, values });
-      if (rows.length !== 1) throw new Error(`${file} returned ${rows.length} rows.`);
+      const { rows } = await client.query<[string]>({ name: `${file} ${tenantId}`, text, values, rowMode: 'array' });
+      if (!rows[0]) throw new Error(`${file} returned no row.`);
+      return rows[0][0];
     },
     end: () => client.end(),
   };
@@ -97,16 +103,20 @@ async function eachOnce(statements: Statement[]): Promise<Measured> {
     const { run, end } = await bareConnection();
     return loop(statements, [run], (count) => count >= statements.length).finally(end);
   }
-  const single = callPool(1);
+  // So large that the connection is not replaced.
+  const single = apiPool(databaseUrl, undefined, 1, 10_000);
   await single.query('select');
   const run = withCall(dispatcher(single));
   return loop(statements, [run], (count) => count >= statements.length).finally(() => single.end());
 }
 
-answerParent(async (message: StatementsMessage): Promise<Measured> => {
+answerParent(async (message: StatementsMessage): Promise<Measured | { answer: string }> => {
   const { statements } = message;
+  const [first] = statements;
+  if (!first) throw new Error('There are no statements.');
   if (message.mode === 'each-once') return eachOnce(statements);
-  const runs = await runners(statements[0]?.kind ?? 'call', message.connections);
+  const runs = await runners(first.kind, message.mode === 'answer' ? 1 : message.connections);
+  if (message.mode === 'answer') return { answer: (await runs[0]?.(first)) ?? '' };
   const end = performance.now() + (message.mode === 'loop' ? message.seconds * 1000 : Infinity);
   return loop(
     statements,

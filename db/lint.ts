@@ -18,7 +18,7 @@ const folders = [
   'db/analytics',
   'db/demo',
   'bench',
-  'bench/floors',
+  'bench/baselines',
 ];
 
 const maxLineLength = 120;

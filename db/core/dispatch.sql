@@ -245,7 +245,9 @@ comment on function core.admit is
 -- With p_context.check_only it admits the request, locks the record and checks If-Match, but does not run the
 -- operation; then all of its results are null. The facade uses this before expensive work.
 -- It is not security definer, because such a function cannot change the role. The role lasts until the transaction
--- ends.
+-- ends. The tables of the school are in the search_path only while something needs them, because Postgres plans every
+-- statement and condition again when the search_path is another than the last time. The functions that get
+-- p_search_path set it, and their heads restore it.
 create function core.call(
   p_operation text, p_session_id bigint, p jsonb, p_context jsonb, p_content bytea default null,
   out answer text, out content bytea, out version text, out id bigint)
@@ -253,24 +255,26 @@ create function core.call(
 declare
   v_admitted record := core.admit(p_operation, p_session_id, p, p_context);
   o core.operation := v_admitted.o;
+  v_search_path text := coalesce('tenant_' || v_admitted.tenant_id, 'platform') || ', public, pg_temp';
   v_answer json;
 begin
   perform
     set_config('timezone', 'UTC', true),
-    set_config('search_path', coalesce('tenant_' || v_admitted.tenant_id, 'platform') || ', public, pg_temp', true),
     set_config('role', case when v_admitted.tenant_id is null then 'school_platform' else 'school_tenant' end, true),
     case when not o.writes then set_config('transaction_read_only', 'on', true) end;
   if v_admitted.scope <> 'all' then
-    perform core.set_row_scope(v_admitted.scope, case when v_admitted.needs_person then o.permission end);
+    perform core.set_row_scope(
+      v_search_path, v_admitted.scope, case when v_admitted.needs_person then o.permission end);
   end if;
 
   if o.writes then
-    v_answer := core.run_write(o, p, p_context, p_content);
+    v_answer := core.run_write(v_search_path, o, p, p_context, p_content);
     id := substring(v_answer ->> 'id' from '^\d{1,18}$');
   elsif not coalesce((p_context ->> 'check_only')::boolean, false) then
-    v_answer := core.run_operation(p_operation, p);
+    v_answer := core.run_operation(v_search_path, p_operation, p);
     if o.content = 'gives'
         and not coalesce(p_context -> 'known' ?| array['*', format('"%s"', v_answer ->> 'digest')], false) then
+      perform set_config('search_path', v_search_path, true);
       content := core.file_content((v_answer ->> 'file_id')::bigint, p_context -> 'range');
     end if;
   end if;
@@ -283,8 +287,8 @@ comment on function core.call is
   'Runs one operation for one request: admits it, switches to the role and the schema of the school, and calls '
   'api.<operation>(p).';
 
-create function core.run_write(o core.operation, p jsonb, p_context jsonb, p_content bytea) returns json
-  language plpgsql as $$
+create function core.run_write(p_search_path text, o core.operation, p jsonb, p_context jsonb, p_content bytea)
+  returns json language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_is_check boolean := coalesce((p_context ->> 'check_only')::boolean, false);
   v_key text := case when o.idempotent and not v_is_check then p_context ->> 'idempotency_key' end;
@@ -293,6 +297,13 @@ declare
   v_is_restore boolean;
   v_file_id bigint;
 begin
+  if o.record is not null then
+    v_record_id := coalesce((p ->> 'id')::bigint,
+      (select 1 from core.record r where r.name = o.record and r.is_single));
+  end if;
+  if coalesce(v_key, o.lock_first, v_record_id::text, o.content) is not null then
+    perform set_config('search_path', p_search_path, true);
+  end if;
   if v_key is not null then
     v_answer := core.claim_idempotency_key(o.name, v_key, p_context ->> 'request_hash');
     if v_answer is not null then
@@ -302,10 +313,6 @@ begin
   -- Lock the record before anything is read or checked, so that no other request changes it in between.
   if o.lock_first is not null then
     perform core.record_lock(o.lock_first, 1);
-  end if;
-  if o.record is not null then
-    v_record_id := coalesce((p ->> 'id')::bigint,
-      (select 1 from core.record r where r.name = o.record and r.is_single));
   end if;
   if v_record_id is not null then
     v_is_restore := core.is_restore(o.record, p);
@@ -325,7 +332,7 @@ begin
       using p_content, p ->> 'content_type', p ->> 'file_name';
     p := p || jsonb_build_object('file_id', v_file_id);
   end if;
-  v_answer := core.run_operation(o.name, p);
+  v_answer := core.run_operation(p_search_path, o.name, p);
   if v_key is not null then
     update idempotency_key set answer = v_answer where user_id = core.user_id() and key = v_key;
   end if;
@@ -338,12 +345,13 @@ comment on function core.run_write is
   'Runs an operation that writes, after it has locked the record and checked If-Match and the read-only fields. '
   'Returns its answer, or the answer to an earlier request with the same Idempotency-Key.';
 
-create function core.set_row_scope(p_scope text, p_needed_permission text) returns void language plpgsql as $$
+create function core.set_row_scope(p_search_path text, p_scope text, p_needed_permission text) returns void
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_teacher_id bigint;
   v_class_ids bigint[];
 begin
-  perform set_config('app.scope', 'all', true);
+  perform set_config('search_path', p_search_path, true), set_config('app.scope', 'all', true);
   select t.id, array(
       select cs.class_id from core.class_staff() cs where cs.teacher_id = t.id
       union
@@ -369,7 +377,10 @@ declare
   v_half integer := cardinality(p_names) / 2;
 begin
   if v_half = 0 then
-    return format('if p_operation = %1$L then return api.%1$I(p); end if;', p_names[1]);
+    return format(
+      E'if p_operation = %1$L then\n  v_path := set_config(''search_path'', p_search_path, true);\n'
+        '  return api.%1$I(p);\nend if;',
+      p_names[1]);
   end if;
   return format(E'if p_operation < %L collate "C" then\n%s\nelse\n%s\nend if;', p_names[v_half + 1],
     core.branch_on_operation(p_names[:v_half]), core.branch_on_operation(p_names[v_half + 1:]));
@@ -381,13 +392,16 @@ comment on function core.branch_on_operation is
 create function core.define_run_operation() returns void language plpgsql as $define$
 begin
   execute format($function$
-    create or replace function core.run_operation(p_operation text, p jsonb) returns json language plpgsql as $body$
+    create or replace function core.run_operation(p_search_path text, p_operation text, p jsonb) returns json
+      language plpgsql set search_path = pg_catalog, pg_temp as $body$
+    declare
+      v_path text;
     begin
       %s
       raise exception 'The operation %% is not part of core.run_operation.', p_operation;
     end $body$
   $function$, core.branch_on_operation(array(select name from core.operation order by name collate "C")));
-  comment on function core.run_operation is 'Runs api.<p_operation>(p).';
+  comment on function core.run_operation is 'Runs api.<p_operation>(p) with the tables of p_search_path.';
 end $define$;
 comment on function core.define_run_operation is
   'Generates core.run_operation from all operations. After a change of core.operation it has to be called again.';

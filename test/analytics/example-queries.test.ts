@@ -58,7 +58,7 @@ const schools: { name: string; planId: number; signedUp: string; students: numbe
   },
 ];
 
-const service = await serviceOfFile();
+const service = await serviceOfFile({}, 4);
 await disableRefresh(service);
 const ids: number[] = [];
 for (const { name, planId, signedUp, students, facts } of schools) {

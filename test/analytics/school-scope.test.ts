@@ -3,7 +3,7 @@ import { analystOf, askGraphql, type Facts, disableRefresh, writeFacts } from '.
 import type { Client } from '../support/client/client.ts';
 import { serviceOfFile } from '../support/server/service.ts';
 
-const service = await serviceOfFile();
+const service = await serviceOfFile({}, 4);
 const facts: Facts = {
   absent: () => 2,
   billed: 1000,

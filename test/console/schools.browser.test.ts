@@ -4,7 +4,7 @@ import { browserOfFile } from '../support/client/browser.ts';
 import { button, heading, toast } from '../support/client/page.ts';
 import { serviceWithSchool, unique } from '../support/server/service.ts';
 
-const { service, school } = await serviceWithSchool({ APP_URL: 'https://app.example/enter' }, 14);
+const { service, school } = await serviceWithSchool({ APP_URL: 'https://app.example/enter' }, 33);
 const { operator } = service;
 const { test, openSession } = await browserOfFile(service);
 

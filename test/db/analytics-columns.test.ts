@@ -29,7 +29,7 @@ let id: number;
 let schema: string;
 
 beforeAll(async () => {
-  database = await testDatabase();
+  database = await testDatabase(1);
   ({ id, schema } = await provision(database));
 });
 afterAll(() => database.drop());

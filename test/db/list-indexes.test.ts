@@ -1,6 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { isFull } from '../support/client/share.ts';
 import { testDatabase, type TestDatabase } from '../support/server/database.ts';
 import { type BareTenant, provision } from '../support/database/tenants.ts';
+
+const markedDays = isFull ? 10 : 3;
 
 let database: TestDatabase;
 let school: BareTenant;
@@ -26,11 +29,11 @@ beforeAll(async () => {
      insert into ${schema}.enrollment (student_id, class_id, academic_year_id, starts_on) select id, class_id, 1, '2026-01-01' from ${schema}.student;
      reset session_replication_role`,
   );
-  // Ten days of attendance marks for all students, without the slow triggers.
+  // Days of attendance marks for all students, without the slow triggers.
   await database.query(
     `set session_replication_role = replica;
      insert into ${schema}.attendance (student_id, class_id, date, status)
-       select s.id, s.class_id, date '2026-03-01' + n, 'present' from generate_series(1, 10) n, ${schema}.student s;
+       select s.id, s.class_id, date '2026-03-01' + n, 'present' from generate_series(1, ${markedDays}) n, ${schema}.student s;
      insert into ${schema}.attendance_day (date, class_id, present, absent, late) select date, class_id, count(*), 0, 0 from ${schema}.attendance group by date, class_id;
      insert into ${schema}.attendance_correction (attendance_id, student_id, class_id, status, marked_at, corrected_at)
        select id, student_id, class_id, 'late', now(), now() from ${schema}.attendance where id % 20 = 0;
@@ -91,12 +94,12 @@ const nodes = (plan: Plan): Plan[] => [plan, ...(plan.Plans ?? []).flatMap(nodes
 
 /**
  * The plans of every statement that an operation runs inside the database, in the school's own role and settings, as
- * far as they scan one table: auto_explain sees the statements of functions too.
+ * far as they scan one of these tables: auto_explain sees the statements of functions too.
  */
 async function plans(
   operation: string,
   params: object,
-  table = 'student',
+  ...tables: string[]
 ): Promise<{ answer: { data?: { last_name: string }[]; pagination?: { totalItems: number } }; scans: string[] }> {
   const client = new shared.pg.Client({ connectionString: database.url });
   await client.connect();
@@ -123,7 +126,11 @@ async function plans(
     );
     await client.query('rollback');
     const scans = found
-      .filter((node) => node['Relation Name'] === table || node['Index Name']?.startsWith(`${table}_`))
+      .filter((node) =>
+        (tables.length > 0 ? tables : ['student']).some(
+          (table) => node['Relation Name'] === table || node['Index Name']?.startsWith(`${table}_`),
+        ),
+      )
       .map((node) => `${node['Node Type']}${node['Index Name'] ? ` ${node['Index Name']}` : ''}`);
     return { answer: rows[0]?.answer ?? {}, scans };
   } finally {
@@ -261,11 +268,9 @@ describe('with 20,000 students and row security', () => {
   ])(
     'the search of payments for %s uses indexes, and no sequential scan of payments or invoices',
     async (search, count) => {
-      for (const table of ['payment', 'invoice']) {
-        const { answer, scans } = await plans('payments_list', { search }, table);
-        expect(answer.pagination?.totalItems).toBe(count);
-        expect(scans).not.toContain('Seq Scan');
-      }
+      const { answer, scans } = await plans('payments_list', { search }, 'payment', 'invoice');
+      expect(answer.pagination?.totalItems).toBe(count);
+      expect(scans).not.toContain('Seq Scan');
     },
   );
 
@@ -302,10 +307,9 @@ describe('with 20,000 students and row security', () => {
   test.each(ofClass17)(
     'the marks and the students of a class are found by index, %s',
     async (_what, operation, params) => {
-      for (const table of ['attendance', 'student', 'enrollment', 'attendance_correction']) {
-        const { scans } = await plans(operation, params, table);
-        expect(scans).not.toContain('Seq Scan');
-      }
+      const tables = ['attendance', 'student', 'enrollment', 'attendance_correction'];
+      const { scans } = await plans(operation, params, ...tables);
+      expect(scans).not.toContain('Seq Scan');
     },
   );
 
@@ -319,7 +323,7 @@ describe('with 20,000 students and row security', () => {
 
   test('the marks of a student are found by student and day', async () => {
     const { answer, scans } = await plans('attendance_student', { student_id: 777, ...march }, 'attendance');
-    expect(answer).toMatchObject({ data: { summary: { present: 10, total: 10 } } });
+    expect(answer).toMatchObject({ data: { summary: { present: markedDays, total: markedDays } } });
     expect(scans).toEqual(expect.arrayContaining([expect.stringMatching(/Index Scan (on )?attendance_date_key/)]));
     expect(scans).not.toContain('Seq Scan');
   });

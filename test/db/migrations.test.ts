@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { sqlFiles } from '../../src/database/install.ts';
 import { migrate } from '../../src/database/migrate.ts';
 import { schemaDefinition, serviceSchemas } from '../support/database/schema-definition.ts';
+import { isFull } from '../support/client/share.ts';
 import { testDatabase, type TestDatabase } from '../support/server/database.ts';
 import { runProgram } from '../support/server/processes.ts';
 import { type BareTenant, provision, register } from '../support/database/tenants.ts';
@@ -26,7 +27,7 @@ afterEach(async () => {
   databases = [];
 });
 
-async function newDatabase(schools?: 'empty'): Promise<TestDatabase> {
+async function newDatabase(schools?: number | 'empty'): Promise<TestDatabase> {
   const database = await testDatabase(schools);
   databases.push(database);
   return database;
@@ -60,7 +61,7 @@ async function snapshot(database: TestDatabase): Promise<unknown> {
 
 describe('migrate()', () => {
   test('changes nothing when run again, not even the version of a row', async () => {
-    const database = await newDatabase();
+    const database = await newDatabase(1);
     await provision(database);
     await migrate({ ownerUrl: database.url });
     const before = await snapshot(database);
@@ -93,7 +94,7 @@ describe('migrate()', () => {
 
 describe('migrating schools', () => {
   test('gives new schools, existing schools and schools created later the same schema', async () => {
-    const database = await newDatabase();
+    const database = await newDatabase(2);
     const existing = [await provision(database), await provision(database)];
     await addMigration(
       latest + 1,
@@ -101,8 +102,12 @@ describe('migrating schools', () => {
        create table migration_probe (id bigserial primary key, student_id bigint references student (id));`,
     );
     const registered: BareTenant[] = [];
-    for (let n = 0; n < 20; n++) registered.push(await register(database));
-    const { tenants, failed } = await migrate({ ownerUrl: database.url, tenantMigrations: folder, parallel: 10 });
+    for (let n = 0; n < (isFull ? 20 : 6); n++) registered.push(await register(database));
+    const { tenants, failed } = await migrate({
+      ownerUrl: database.url,
+      tenantMigrations: folder,
+      parallel: isFull ? 10 : 3,
+    });
     expect(failed).toEqual([]);
     expect(tenants.map(({ tenant, applied }) => [Number(tenant), applied]).sort(([a = 0], [b = 0]) => a - b)).toEqual([
       ...existing.map(({ id }) => [id, 1]),
@@ -121,7 +126,7 @@ describe('migrating schools', () => {
   });
 
   test('leaves a school unchanged if its migration fails, migrates the others, and retries only that one', async () => {
-    const database = await newDatabase();
+    const database = await newDatabase(3);
     const schools = [await provision(database), await provision(database), await provision(database)];
     const [first, second, third] = schools.map(({ id }) => id) as [number, number, number];
     const before = await schemaDefinition(database, [`tenant_${second}`]);
@@ -161,7 +166,7 @@ describe('migrating schools', () => {
   });
 
   test('grants new permissions by default to a school that missed the installation of the functions', async () => {
-    const database = await newDatabase();
+    const database = await newDatabase(1);
     const { id, schema } = await provision(database);
     const grants = async () =>
       (await database.query<{ n: number }>(`select count(*)::integer as n from ${schema}.role_permission`))[0]?.n ?? 0;
@@ -176,7 +181,7 @@ describe('migrating schools', () => {
   });
 
   test('does not grant again a permission that the school has revoked', async () => {
-    const database = await newDatabase();
+    const database = await newDatabase(1);
     const { id, schema } = await provision(database);
     const grants = () => database.query(`select role_id, permission_id from ${schema}.role_permission order by 1, 2`);
     const revoked = await database.query(
@@ -191,7 +196,7 @@ describe('migrating schools', () => {
   });
 
   test('limited to one school changes neither the other schools nor the functions', async () => {
-    const database = await newDatabase();
+    const database = await newDatabase(2);
     const [one, other] = [await provision(database), await provision(database)];
     const functions = await schemaDefinition(database, ['core', 'api']);
     await addMigration(latest + 1, 'create table early (id bigserial primary key);');
@@ -215,7 +220,7 @@ describe('migrating schools', () => {
   });
 
   test('in a dry run reports what it would apply and changes nothing', async () => {
-    const database = await newDatabase();
+    const database = await newDatabase(1);
     const [provisioned, registered] = [await provision(database), await register(database)];
     await addMigration(latest + 1, 'create table early (id bigserial primary key);');
     const before = await snapshot(database);

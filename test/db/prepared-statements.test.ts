@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type pg from 'pg';
 import { type School, testService } from '../support/server/service.ts';
 
-const service = await testService();
+const service = await testService({}, 2);
 let school: School;
 let other: School;
 /** The connection of an API process. */

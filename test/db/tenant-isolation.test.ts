@@ -17,7 +17,7 @@ let theirs: BareTenant;
 let tables: TenantTable[];
 
 beforeAll(async () => {
-  database = await testDatabase();
+  database = await testDatabase(2);
   ours = await provision(database);
   theirs = await provision(database);
   tables = await tenantTables(database, ours.schema);

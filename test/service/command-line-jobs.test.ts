@@ -7,7 +7,7 @@ import { provision } from '../support/database/tenants.ts';
 import { until } from '../support/client/until.ts';
 import { workerContext } from '../support/server/worker.ts';
 
-const database = await testDatabase();
+const database = await testDatabase(1);
 afterAll(() => database.drop());
 const school = await provision(database);
 const [{ subdomain } = { subdomain: '' }] = await database.query<{ subdomain: string }>(

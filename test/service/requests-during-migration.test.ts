@@ -7,7 +7,7 @@ import { migrate } from '../../src/database/migrate.ts';
 import { withOwner } from '../../src/database/pool.ts';
 import { serviceWithSchool } from '../support/server/service.ts';
 
-const { service, school } = await serviceWithSchool();
+const { service, school } = await serviceWithSchool({}, 4);
 const schools = [school, await service.school(), await service.school()] as const;
 /** A copy of migrations/tenant with one more file, which fails for a school with a student called Odd. */
 let folder: string;
