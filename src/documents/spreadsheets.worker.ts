@@ -101,7 +101,7 @@ function refuseFarCells(part: Uint8Array): void {
   if (!xml.includes('sheetData')) return;
   for (const [, value = ''] of xml.matchAll(references)) {
     const match = reference.exec(value);
-    if (!match || match.slice(1).some((row) => Number(row ?? 0) > maxSheetRows))
+    if (!match || match.slice(1).some((row) => Number(row) > maxSheetRows))
       throw new FileRefusal('The file has a cell beyond column XFD or row 1048576.');
   }
 }
