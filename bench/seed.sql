@@ -173,8 +173,8 @@ begin
       (array['both', 'both', 'pickup', 'drop'])[1 + n % 4]
     from generate_series(1, p_students * 4 / 5) n;
   update school_usage set
-    students = (select count(*) from student),
-    teachers = (select count(*) from teacher),
+    students = (select count(*) from student where is_active and deleted_at is null),
+    teachers = (select count(*) from teacher where is_active and deleted_at is null),
     classes = (select count(*) from class);
   perform core.enforce_plan_limits();
   perform set_config('session_replication_role', 'origin', true);
