@@ -5,8 +5,8 @@
  *   pages                                         serve the console, the documentation and GraphQL
  *   endpoints                                     one file per resource
  *   http                                          router, validation, OpenAPI, errors, limits, uploads, tokens
- *   workers                                       background jobs
- *   database  documents  timetable  analytics     one subject each
+ *   workers  analytics                            background jobs, queries of analysts
+ *   database  documents  timetable                one subject each
  *   concurrency                                   thread pools, limits, queues
  *   domain                                        errors, money, files: imports nothing of the project
  */
@@ -31,11 +31,11 @@ const allowed = {
   concurrency: ['domain'],
   timetable: ['domain', 'concurrency'],
   documents: ['domain', 'concurrency', 'timetable'],
-  database: ['domain'],
-  analytics: ['domain', 'concurrency'],
-  workers: ['domain', 'concurrency', 'database', 'documents'],
+  database: ['domain', 'concurrency'],
+  analytics: ['domain', 'concurrency', 'database'],
+  workers: ['domain', 'concurrency', 'database', 'documents', 'analytics'],
   http: ['domain', 'concurrency', 'database', 'documents', 'analytics'],
-  endpoints: ['domain', 'concurrency', 'database', 'documents', 'timetable', 'http'],
+  endpoints: ['domain', 'concurrency', 'database', 'documents', 'timetable', 'analytics', 'http'],
   pages: ['domain', 'concurrency', 'analytics', 'http'],
   process: [
     'domain',
@@ -97,6 +97,7 @@ export default {
   ],
   options: {
     doNotFollow: { path: 'node_modules' },
+    exclude: { path: '^test/conformance/node_modules/' },
     tsPreCompilationDeps: true,
     tsConfig: { fileName: 'tsconfig.json' },
     enhancedResolveOptions: { extensions: ['.ts', '.tsx', '.mts', '.js', '.json'] },

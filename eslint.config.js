@@ -1,7 +1,19 @@
 import tseslint from 'typescript-eslint';
 
 export default tseslint.config(
-  { ignores: ['node_modules', '.data', '.bench', '.bench-scale', 'coverage', 'dist'] },
+  {
+    ignores: [
+      'node_modules',
+      '.data',
+      '.postgres',
+      '.bench',
+      '.bench-scale',
+      'coverage',
+      'dist',
+      'client/dist',
+      'client/src/schema.ts',
+    ],
+  },
   {
     files: ['**/*.ts', '**/*.mts', '**/*.tsx'],
     extends: [...tseslint.configs.strictTypeChecked, ...tseslint.configs.stylisticTypeChecked],

@@ -1,8 +1,20 @@
 // How the suite is organized: test/README.md.
+
+/** Tests that start programs, Postgres servers or browsers. `npm run test:programs` runs them. */
+const programs = ['<rootDir>/test/(programs|console|chaos)/'];
+/** If files are named (`npm test -- test/console`), they run even if they start programs. */
+const areFilesNamed = process.argv.slice(2).some((argument) => argument.startsWith('test'));
+
 /** @type {import('jest').Config} */
 export default {
   testEnvironment: '<rootDir>/test/support/server/environment.mts',
+  // Jest reads the names of all files below its roots at the start; a benchmark's database has a million.
+  roots: ['<rootDir>/test'],
+  // Jest indexes all files below its roots.
+  modulePathIgnorePatterns: ['<rootDir>/test/conformance/node_modules'],
   testMatch: ['<rootDir>/test/**/*.test.ts'],
+  // Several servers are needed for test/nodes: npm run test:nodes.
+  testPathIgnorePatterns: ['<rootDir>/test/nodes/', ...(areFilesNamed ? [] : programs)],
   extensionsToTreatAsEsm: ['.ts'],
   // Only strips types: test files are ES modules, as the service is.
   transform: {

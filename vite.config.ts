@@ -1,27 +1,8 @@
-import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
-import { brotliCompress, gzip } from 'node:zlib';
-import { defineConfig, type Plugin } from 'vite';
+import { defineConfig } from 'vite';
+import { compressFiles } from './packaging/compress.ts';
 
 const outDir = join(import.meta.dirname, 'dist/console');
-
-/** Writes a .br and a .gz next to each file, so that the service never compresses at run time. */
-const compress: Plugin = {
-  name: 'compress',
-  apply: 'build',
-  async closeBundle() {
-    const files = (await readdir(outDir, { recursive: true, withFileTypes: true })).filter(
-      (entry) => entry.isFile() && /\.(js|css|html|svg)$/.test(entry.name),
-    );
-    for (const { parentPath, name } of files) {
-      const file = join(parentPath, name);
-      const content = await readFile(file);
-      await writeFile(`${file}.br`, await promisify(brotliCompress)(content));
-      await writeFile(`${file}.gz`, await promisify(gzip)(content, { level: 9 }));
-    }
-  },
-};
 
 /**
  * The operator console. `npm run build` builds the files that the service serves. `npm run dev` starts a development
@@ -33,6 +14,10 @@ export default defineConfig({
   oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
   build: {
     outDir,
+    // The console, and the page of analysts.
+    rolldownOptions: {
+      input: ['index.html', 'ide.html'].map((name) => join(import.meta.dirname, 'src/console', name)),
+    },
     emptyOutDir: true,
     target: 'es2023',
     cssTarget: ['chrome123', 'firefox120', 'safari17.5'],
@@ -41,6 +26,10 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
   },
-  server: { proxy: { '/api': process.env['API_URL'] ?? 'http://127.0.0.1:3000' } },
-  plugins: [compress],
+  server: {
+    proxy: Object.fromEntries(
+      ['/api', '/graphql'].map((path) => [path, process.env['API_URL'] ?? 'http://127.0.0.1:3000']),
+    ),
+  },
+  plugins: [{ name: 'compress', apply: 'build', closeBundle: () => compressFiles(outDir) }],
 });

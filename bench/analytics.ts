@@ -33,19 +33,19 @@ const print = (text: string) => process.stdout.write(`${text}\n`);
  */
 const facts = `
   insert into platform.tenant (name, subdomain, contact_email, plan_id, schema_version, is_setup_complete)
-    select 'Made up ' || n, 'made-up-' || n, 'head@made-up.example', 1 + n % 3, 9999, true from generate_series(1, $SCHOOLS) n;
-  create temporary table made as select id as tenant_id, row_number() over (order by id) as n from platform.tenant where subdomain like 'made-up-%';
-  insert into platform.tenant_usage (tenant_id, students, teachers, classes) select tenant_id, 600, 40, 24 from made;
-  insert into mart.academic_year select tenant_id, 1, '2026/27', '2026-09-01', '2027-07-31', true from made;
-  insert into mart.class select tenant_id, c, 1, 'Grade ' || (c + 1) / 2, chr(65 + c % 2), 30 from made, generate_series(1, 24) c;
+    select 'Generated ' || n, 'generated-' || n, 'head@generated.example', 1 + n % 3, 9999, true from generate_series(1, $SCHOOLS) n;
+  create temporary table schools as select id as tenant_id, row_number() over (order by id) as n from platform.tenant where subdomain like 'generated-%';
+  insert into platform.tenant_usage (tenant_id, students, teachers, classes) select tenant_id, 600, 40, 24 from schools;
+  insert into mart.academic_year select tenant_id, 1, '2026/27', '2026-09-01', '2027-07-31', true from schools;
+  insert into mart.class select tenant_id, c, 1, 'Grade ' || (c + 1) / 2, chr(65 + c % 2), 30 from schools, generate_series(1, 24) c;
   insert into mart.enrollment (tenant_id, class_id, month, gender, students, joiners, leavers)
-    select tenant_id, c, date '2026-09-01' + m * interval '1 month', g, 12, 1, 1 from made, generate_series(1, 24) c, generate_series(0, 9) m, unnest('{female,male}'::text[]) g;
+    select tenant_id, c, date '2026-09-01' + m * interval '1 month', g, 12, 1, 1 from schools, generate_series(1, 24) c, generate_series(0, 9) m, unnest('{female,male}'::text[]) g;
   insert into mart.attendance_day (tenant_id, class_id, date, present, late, absent)
-    select tenant_id, c, date '2026-09-01' + d, 22 + (n + c + d) % 3, d % 2, 3 - (n + c + d) % 3 from made, generate_series(1, 24) c, generate_series(0, 299) d where d % 7 < 5;
+    select tenant_id, c, date '2026-09-01' + d, 22 + (n + c + d) % 3, d % 2, 3 - (n + c + d) % 3 from schools, generate_series(1, 24) c, generate_series(0, 299) d where d % 7 < 5;
   insert into mart.fee_month (tenant_id, academic_year_id, month, source, component, currency, billed, waived, collected, overdue)
-    select tenant_id, 1, date '2026-09-01' + m * interval '1 month', 'student_fees', f, 'USD', 1000, 0, 500 + n % 500, 0 from made, generate_series(0, 9) m, unnest('{Tuition,Transport,Books}'::text[]) f;
+    select tenant_id, 1, date '2026-09-01' + m * interval '1 month', 'student_fees', f, 'USD', 1000, 0, 500 + n % 500, 0 from schools, generate_series(0, 9) m, unnest('{Tuition,Transport,Books}'::text[]) f;
   insert into mart.notification_day (tenant_id, date, event, channel, messages, pending, sent, failed, dropped, read)
-    select tenant_id, date '2026-09-01' + d, 'attendance.marked_absent', c, 40, 0, 39, 1, 0, 20 from made, generate_series(0, 299) d, unnest('{in_app,push,email}'::text[]) c;
+    select tenant_id, date '2026-09-01' + d, 'attendance.marked_absent', c, 40, 0, 39, 1, 0, 20 from schools, generate_series(0, 299) d, unnest('{in_app,push,email}'::text[]) c;
   analyze`;
 
 /** Expensive queries: groups over all days of all schools, distinct counts, relations, long pages. */
@@ -68,9 +68,9 @@ try {
     await owner.query(`set synchronous_commit = off; ${facts.replace('$SCHOOLS', String(options.schools))}`);
     await owner.query('vacuum');
     const { rows } = await owner.query<{ id: string; user_id: string }>(
-      `with made as (insert into platform.user_account (email, password_hash, first_name, last_name, role)
+      `with users as (insert into platform.user_account (email, password_hash, first_name, last_name, role)
          values ('one@bench.example', '', 'Ana', 'Lyst', 'analyst'), ('two@bench.example', '', 'Ana', 'Lyst', 'analyst') returning id, email)
-       insert into platform.session (user_id, email, permissions, roles, expires_at) select id, email, '{}', '{analyst}', now() + interval '1 day' from made returning id, user_id`,
+       insert into platform.session (user_id, email, permissions, roles, expires_at) select id, email, '{}', '{analyst}', now() + interval '1 day' from users returning id, user_id`,
     );
     return rows;
   });

@@ -1,6 +1,6 @@
 import { pick } from './statistics.ts';
 
-/** One request of a case, for the service, and the same for what it is compared with. */
+/** One request of a case, for the service and for the baselines. */
 export interface CaseRequest {
   method?: 'GET' | 'POST' | 'PUT' | 'DELETE';
   path: string;
@@ -32,7 +32,7 @@ export interface BenchCase {
   name: string;
   title: string;
   request: (subject: Subject) => CaseRequest;
-  /** The ratios to reach. */
+  /** The target ratios. */
   aims?: {
     /** core.call / the bare statement, one school. */
     callToBare?: number;
@@ -41,7 +41,7 @@ export interface BenchCase {
     /** Random schools / one school, for the service. */
     randomToOne?: number;
   };
-  /** Whether baselines/ has the same for a bare statement and for PostGraphile. */
+  /** Whether baselines/ has a bare statement and a PostGraphile query for this case. */
   hasBaselines?: true;
   /** Measured only in the school with many invoices. */
   needsManyInvoices?: true;

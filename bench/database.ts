@@ -36,7 +36,7 @@ export interface BenchDatabase extends Database {
 const readSeed = () => readFile(join(import.meta.dirname, 'seed.sql'), 'utf8');
 
 /** Creates an empty database with the operator of the benchmark. */
-export async function createDatabase(server: EmbeddedServer, name: string): Promise<void> {
+export async function createDatabase(server: Pick<EmbeddedServer, 'url'>, name: string): Promise<void> {
   await ensureDatabase(server, name);
   const url = server.url(name);
   await migrate({ ownerUrl: url });
@@ -54,22 +54,23 @@ export async function createDatabase(server: EmbeddedServer, name: string): Prom
 }
 
 /**
- * Adds the schools that are missing of the first `upTo`, two in parallel, each in its own transaction. Prints how many
- * are done, and the time that the rest will take at the speed of the latest ones.
+ * Adds the schools with the numbers `from` to `upTo`, two in parallel, each in its own transaction. Prints the progress and the
+ * remaining time, estimated from the latest ones.
  */
 export async function addSchools(
   url: string,
   upTo: number,
   students: number,
   print: (line: string) => void,
+  from = 1,
 ): Promise<void> {
   const seedSql = await readSeed();
   const hash = await passwords().hash(benchPassword);
   const { rows } = await withOwner(url, (owner) =>
     owner.query<{ number: number }>(
-      `select number from generate_series(1, $1::integer) number
+      `select number from generate_series($2::integer, $1::integer) number
        where not exists (select from platform.tenant where subdomain = 'school-' || number) order by number`,
-      [upTo],
+      [upTo, from],
     ),
   );
   const missing = rows.values();
@@ -92,7 +93,7 @@ export async function addSchools(
 }
 
 /** Opens a session for the admin of every school and for the operator, as a login does. */
-export async function openSessions(server: EmbeddedServer, name: string): Promise<BenchDatabase> {
+export async function openSessions(server: Pick<EmbeddedServer, 'url'>, name: string): Promise<BenchDatabase> {
   const url = server.url(name);
   return withOwner(url, async (owner) => {
     await owner.query('truncate platform.session, platform.refresh_token, platform.login_throttle');
@@ -131,7 +132,7 @@ export async function openSessions(server: EmbeddedServer, name: string): Promis
 /**
  * Opens a benchmark database. Creates it unless one with the same migrations, seed and size exists. Updates the
  * functions of core and api in both cases.
- * @param prefix  of its name; other databases with this prefix are dropped
+ * @param prefix  the start of its name; other databases with this prefix are dropped
  */
 export async function benchDatabase(
   server: EmbeddedServer,

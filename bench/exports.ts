@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { tokens } from '../src/http/tokens.ts';
 import { dispatcher } from '../src/database/call.ts';
 import { startEmbedded } from '../src/database/embedded.ts';
-import { rolePool, withOwner } from '../src/database/pool.ts';
+import { apiPool, withOwner } from '../src/database/pool.ts';
 import { benchDatabase } from './database.ts';
 import { startApi } from './service.ts';
 import { usage } from './usage.ts';
@@ -85,9 +85,9 @@ try {
     return { seconds, bytes, memoryMb: highest, cpuSeconds: (await usage(service.pid)).cpuSeconds - before.cpuSeconds };
   };
 
-  /** All pages by pg alone. */
+  /** Reads all pages with pg alone. */
   const baseline = async (operation: string): Promise<number> => {
-    const pool = rolePool('school_api', database.url, undefined, 1);
+    const pool = apiPool(database.url, undefined, 1);
     const call = dispatcher(pool);
     const start = performance.now();
     for (let after: unknown = undefined; after !== null;) {

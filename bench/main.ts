@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { writeFile } from 'node:fs/promises';
+import { mkdir, writeFile } from 'node:fs/promises';
 import { loadavg } from 'node:os';
 import { join, resolve } from 'node:path';
 import { Command, InvalidArgumentError } from 'commander';
@@ -27,32 +27,44 @@ const part = (text: string) => {
   return text;
 };
 
-const options = new Command('bench')
-  .description('Measures the service and what it is compared with. docs/benchmarks.md explains the columns.')
+const command = new Command('bench')
+  .description('Measures the service and its baselines. docs/benchmarks.md explains the columns.')
   .option('--tenants <n>', 'number of schools', count, 300)
   .option('--students <n>', 'students per school', count, 1000)
   .option('--seconds <n>', 'length of one measurement', count, 4)
   .option('--rounds <n>', 'measurements of each kind; the median is reported', count, 3)
   .option('--connections <n>', 'concurrent requests, and database connections', count, 10)
-  .option('--only <parts>', `these parts, separated by commas: ${parts.join(', ')}`, listOf(part))
-  .option('--metrics', 'let the service count its requests for Prometheus')
+  .option('--only <parts>', `parts to run, separated by commas: ${parts.join(', ')}`, listOf(part))
+  .option('--nodes', 'requests through a router to schools on one and two nodes, beside the direct way')
+  .option('--metrics', 'turn on the Prometheus metrics of the service')
   .option('--profile', 'write a CPU profile of the API process to .bench/')
-  .parse()
-  .opts<{
-    tenants: number;
-    students: number;
-    seconds: number;
-    rounds: number;
-    connections: number;
-    only?: string[];
-    metrics?: boolean;
-    profile?: boolean;
-  }>();
+  .parse();
+const options = command.opts<{
+  tenants: number;
+  students: number;
+  seconds: number;
+  rounds: number;
+  connections: number;
+  only?: string[];
+  nodes?: boolean;
+  metrics?: boolean;
+  profile?: boolean;
+}>();
 /** The cases without baselines are measured only when they are named. */
 const usual = [...cases.filter((c) => c.hasBaselines).map((c) => c.name), 'fairness', 'figures'];
 const isWanted = (name: string) => (options.only ?? usual).includes(name);
 
-await runBenchmark(async (atEnd) => {
+type AtEnd = (stop: () => Promise<void>) => void;
+
+/** `--nodes`: by default fewer schools, because they are created in each run, and fewer cases. */
+async function runNodes(atEnd: AtEnd): Promise<string> {
+  const { measureNodes } = await import('./nodes.ts');
+  await mkdir(folder, { recursive: true });
+  const tenants = command.getOptionValueSource('tenants') === 'default' ? 10 : options.tenants;
+  return measureNodes({ ...options, tenants, only: options.only ?? ['get', 'list', 'create'] }, folder, atEnd);
+}
+
+async function runAll(atEnd: AtEnd): Promise<string> {
   const { tenants: schools, students, seconds, rounds, connections } = options;
   if (students < 750) throw new Error('--students must be at least 750, so that a class has 25 students.');
   const loadBefore = loadavg()[0] ?? NaN;
@@ -77,7 +89,7 @@ await runBenchmark(async (atEnd) => {
   );
   const memory = async () => (await usage(service.pid)).memoryMb;
   const figures: Figure[] = [
-    { what: 'memory of the API process, idle', measured: await memory(), unit: 'MB', below: 200 },
+    { label: 'memory of the API process, idle', measured: await memory(), unit: 'MB', below: 200 },
   ];
   const start = (module: string, args: string[] = []) => {
     const child = startChild(module, args);
@@ -102,7 +114,7 @@ await runBenchmark(async (atEnd) => {
     cases: [],
     figures: [],
   };
-  /** After each case, so that a run that is stopped leaves the cases that are done. */
+  /** Called after each case, so that a stopped run keeps the results so far. */
   const writeReport = async () => {
     const text = markdown(report);
     await writeFile(join(folder, 'result.md'), text);
@@ -119,7 +131,7 @@ await runBenchmark(async (atEnd) => {
     const comparison: Comparison = {
       rig,
       statements,
-      postgraphile: { url, databaseUrl, school },
+      postgraphile: { url, pid: postgraphile.pid, databaseUrl, school },
       seconds,
       rounds,
     };
@@ -131,7 +143,7 @@ await runBenchmark(async (atEnd) => {
       report.cases.push({ bench, result });
       await writeReport();
     }
-    // Before the database is cloned, which needs that nobody is connected to it.
+    // Before the database is cloned: a clone fails while a connection is open.
     await statements.stop();
     await postgraphile.stop();
   }
@@ -143,33 +155,33 @@ await runBenchmark(async (atEnd) => {
     note('memory, provisioning, migration ...');
     if (measured.length > 0)
       figures.push({
-        what: 'memory of the API process, after the load',
+        label: 'memory of the API process, after the load',
         measured: await memory(),
         unit: 'MB',
         below: 200,
       });
     figures.push({
-      what: 'create a school (POST /api/platform/tenants)',
+      label: 'create a school (POST /api/platform/tenants)',
       measured: await measureProvisioning(rig, 3 * rounds),
       unit: 'ms',
       below: 500,
     });
     const year = await measureSchoolYear(rig, rounds);
     figures.push(
-      { what: 'import 5,000 students from CSV', measured: year.importing, unit: 'ms' },
+      { label: 'import 5,000 students from CSV', measured: year.importing, unit: 'ms' },
       {
-        what: 'bill 5,000 students, four components each',
+        label: 'bill 5,000 students, four components each',
         measured: year.billing,
         unit: 'ms',
         baseline: year.billingBaseline,
       },
-      { what: 'bill them again (nothing to do)', measured: year.billingAgain, unit: 'ms' },
-      { what: 'promote 500 students', measured: year.promoting, unit: 'ms' },
+      { label: 'bill them again (nothing to do)', measured: year.billingAgain, unit: 'ms' },
+      { label: 'promote 500 students', measured: year.promoting, unit: 'ms' },
     );
     await stopService();
     const fanout = await measureFanout(server, database.name);
     figures.push({
-      what: `migrate, one small migration in ${fanout.schools} schools`,
+      label: `migrate, one small migration in ${fanout.schools} schools`,
       measured: fanout.seconds,
       unit: 's',
       below: 20,
@@ -177,4 +189,6 @@ await runBenchmark(async (atEnd) => {
     report.figures = figures;
   }
   return writeReport();
-});
+}
+
+await runBenchmark(options.nodes ? runNodes : runAll);

@@ -11,7 +11,7 @@ import type { Load } from './load.ts';
 import type { ServiceChild } from './service.ts';
 import type { Statement, StatementsMessage } from './statements.ts';
 import { type Measured, pick } from './statistics.ts';
-import { usage } from './usage.ts';
+import { serverCpuSeconds } from './usage.ts';
 
 /** The service with its database, and a load generator. */
 export interface Rig {
@@ -24,13 +24,13 @@ export interface Rig {
   connections: number;
 }
 
-/** What the service is compared with, and how long each is measured. */
+/** The baselines, and the duration of each measurement. */
 export interface Comparison {
   rig: Rig;
   /** `core.call` and bare statements through pg. */
   statements: Child;
   /** PostGraphile over the schema of one school, which is in a database of its own. */
-  postgraphile: { url: string; databaseUrl: string; school: School };
+  postgraphile: { url: string; pid: number | undefined; databaseUrl: string; school: School };
   seconds: number;
   rounds: number;
 }
@@ -48,13 +48,13 @@ export interface CaseResult {
   random: Rounds | undefined;
   /** The first request of a connection to each school, one at a time. Only for cases with baselines. */
   first: Rounds;
-  /** CPU time of the API process in microseconds per request of one school, in each round. It has little noise. */
-  cpuMicroseconds: number[];
+  /** CPU time in microseconds per request of one school, in each round: of the server and its database connections. */
+  cpuMicroseconds: { service: number[]; postgraphile: number[] };
 }
 
 /** Builds requests of a case, each for a school of the given distribution. */
 export function sample(
-  rig: Rig,
+  rig: Pick<Rig, 'students'>,
   bench: BenchCase,
   count: number,
   pickSchool: (n: number) => School,
@@ -74,7 +74,7 @@ export function sample(
 }
 
 /** The requests for the service, with the sessions of their schools. */
-export function serviceRequests(rig: Rig, samples: ReturnType<typeof sample>): autocannon.Request[] {
+export function serviceRequests(rig: Pick<Rig, 'tokens'>, samples: ReturnType<typeof sample>): autocannon.Request[] {
   const tokens = new Map<School, string>();
   const authorization = (school: School) => {
     let token = tokens.get(school);
@@ -111,7 +111,9 @@ const statementsOf = (kind: Statement['kind'], bench: BenchCase, samples: Return
   );
 
 async function graphqlRequests(bench: BenchCase, samples: ReturnType<typeof sample>): Promise<autocannon.Request[]> {
-  const query = await readFile(join(import.meta.dirname, 'baselines', `${bench.name}.graphql`), 'utf8');
+  const read = (name: string) => readFile(join(import.meta.dirname, 'baselines', `${name}.graphql`), 'utf8');
+  const operation = await read(bench.name);
+  const query = operation.includes('...StudentFields') ? operation + (await read('student-fields')) : operation;
   return samples.map(({ request }) => ({
     method: 'POST',
     path: '/graphql',
@@ -121,13 +123,13 @@ async function graphqlRequests(bench: BenchCase, samples: ReturnType<typeof samp
 }
 
 /** Reverts the changes of a case in schools that had `students` students. */
-async function undo(databaseUrl: string, bench: BenchCase, schools: School[], students: number): Promise<void> {
+export async function undo(databaseUrl: string, bench: BenchCase, schools: School[], students: number): Promise<void> {
   const { undo: sql } = bench;
   if (!sql) return;
   await withOwner(databaseUrl, async (owner) => {
     // Requests that were cut off at the end of the load may still be running.
     const busy = `select from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()
-      and application_name ~ '^(school_api|bench_)' and state <> 'idle'`;
+      and application_name ~ '^(school_api|school_router|bench_)' and state <> 'idle'`;
     while ((await owner.query(busy)).rowCount) await new Promise((done) => setTimeout(done, 20));
     await owner.query('set synchronous_commit = off');
     for (const { id } of schools) await owner.query(`set search_path = tenant_${id}, public; ${sql(students)}`);
@@ -148,7 +150,7 @@ async function requireSameAnswer(
     return JSON.parse((await statements.ask<{ answer: string }>(message)).answer) as unknown;
   };
   if (!isDeepStrictEqual(await answer('call'), await answer('bare')))
-    throw new Error(`baselines/${bench.name}.sql has another answer than the service.`);
+    throw new Error(`baselines/${bench.name}.sql returns a different answer than the service.`);
 }
 
 /** PostGraphile answers errors with status 200. @throws unless its answer to the case has data only */
@@ -175,7 +177,14 @@ export async function measure(
   all: School[],
 ): Promise<CaseResult> {
   const connections = bench.connections ?? rig.connections;
-  const cpuMicroseconds: number[] = [];
+  const cpuMicroseconds: CaseResult['cpuMicroseconds'] = { service: [], postgraphile: [] };
+  const servers = {
+    service: { url: rig.service.url, cpu: () => serverCpuSeconds(rig.service.pid, rig.database.url, 'school_api') },
+    postgraphile: {
+      url: postgraphile.url,
+      cpu: () => serverCpuSeconds(postgraphile.pid, postgraphile.databaseUrl, 'bench_postgraphile'),
+    },
+  };
 
   /** Sends requests of some schools for `seconds`, or warms up: the JIT, and the plans of each school. */
   async function run(system: System, schools: School[], isWarmUp = false): Promise<Measured> {
@@ -190,18 +199,13 @@ export async function measure(
           ...(isWarmUp ? { mode: 'warm-up', amount } : { mode: 'loop', seconds }),
         } satisfies StatementsMessage);
       }
-      const load = (url: string, requests: autocannon.Request[]) =>
-        rig.load.ask<Measured>({ url, requests, connections, ...length } satisfies Load);
-      if (system === 'postgraphile') {
-        const requests = await graphqlRequests(bench, samples);
-        if (isWarmUp) await requireGraphqlAnswer(postgraphile.url, requests);
-        return await load(postgraphile.url, requests);
-      }
-      const before = await usage(rig.service.pid);
-      const measured = await load(rig.service.url, serviceRequests(rig, samples));
-      const { cpuSeconds } = await usage(rig.service.pid);
+      const requests = system === 'service' ? serviceRequests(rig, samples) : await graphqlRequests(bench, samples);
+      if (system === 'postgraphile' && isWarmUp) await requireGraphqlAnswer(postgraphile.url, requests);
+      const { url, cpu } = servers[system];
+      const before = await cpu();
+      const measured = await rig.load.ask<Measured>({ url, requests, connections, ...length } satisfies Load);
       if (!isWarmUp && schools.length === 1)
-        cpuMicroseconds.push(((cpuSeconds - before.cpuSeconds) / measured.answers) * 1e6);
+        cpuMicroseconds[system].push((((await cpu()) - before) / measured.answers) * 1e6);
       return measured;
     } finally {
       if (system === 'postgraphile') await undo(postgraphile.databaseUrl, bench, [postgraphile.school], rig.students);

@@ -10,11 +10,12 @@ import { grafserv } from 'postgraphile/grafserv/node';
 import { PostGraphileAmberPreset } from 'postgraphile/presets/amber';
 import { PostGraphileConnectionFilterPreset } from 'postgraphile-plugin-connection-filter';
 import { withOwner } from '../src/database/pool.ts';
+import { switchToRole } from '../src/domain/role-settings.ts';
 import { answerParent } from './child.ts';
 
 // PostGraphile over the schema of one school, as its documentation recommends for row-level security: each request sets
-// the role and the settings that the row policies read, in its transaction. There is no log-in: every request is that
-// of the same user, and may see the whole school.
+// the role and the settings that the row policies read, in its transaction. There is no login: every request acts
+// as the same user, who may see the whole school.
 const [databaseUrl = '', tenantId = '', poolSize = ''] = process.argv.slice(2);
 const schema = `tenant_${tenantId}`;
 const role = 'school_tenant';
@@ -46,7 +47,12 @@ const instance = postgraphile({
       schemas: [schema, 'bench_baseline'],
       pubsub: false,
       pgSettingsForIntrospection: { role },
-      poolConfig: { max: Number(poolSize), application_name: 'bench_postgraphile' },
+      // With the planner settings of the API.
+      poolConfig: {
+        max: Number(poolSize),
+        application_name: 'bench_postgraphile',
+        options: switchToRole('school_api'),
+      },
     }),
   ],
   schema: { connectionFilterRelations: true },

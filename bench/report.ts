@@ -6,7 +6,7 @@ import { type Measured, median } from './statistics.ts';
 
 /** A single figure with its goal. */
 export interface Figure {
-  what: string;
+  label: string;
   measured: number;
   unit: string;
   /** The baseline, if it was measured. */
@@ -33,15 +33,16 @@ export interface Report {
 
 /** The p99 to stay below for the first request of a connection to a school. */
 const firstRequestAimMs = 25;
-/** How many times as slow another school may make a school. */
+/** The most that a busy school may slow down other schools, as a factor. */
 const slowdownAim = 2;
 
-const whole = (value: number | undefined) =>
+export const whole = (value: number | undefined) =>
   value === undefined || Number.isNaN(value) ? '–' : Math.round(value).toLocaleString('en');
 /** Small rates and times get one decimal. */
-const precise = (value: number | undefined) => (value !== undefined && value < 100 ? value.toFixed(1) : whole(value));
+export const precise = (value: number | undefined) =>
+  value !== undefined && value < 100 ? value.toFixed(1) : whole(value);
 // Rounded down, so that 69.9 % is not reported as 70 %.
-const percent = (value: number) => `${String(Math.floor(value * 100 + 1e-9))} %`;
+export const percent = (value: number) => `${String(Math.floor(value * 100 + 1e-9))} %`;
 const times = (value: number) => `${(Math.floor(value * 100 + 1e-9) / 100).toFixed(2)} ×`;
 export const verdict = (isMet: boolean) => (isMet ? 'met' : 'missed');
 
@@ -61,18 +62,23 @@ const figureOf = (rounds: Rounds | undefined, system: System, field: keyof Measu
   return measured && median(measured.map((one) => one[field]));
 };
 
-/** The median over the rounds of the ratio of two systems that were measured in the same round. */
+/** The ratio of the printed rates, so that a reader can check it. */
 function ratio(over: Measured[] | undefined, under: Measured[] | undefined): number | undefined {
   if (!over || !under) return undefined;
-  const value = median(over.map(({ perSecond }, round) => perSecond / (under[round]?.perSecond ?? NaN)));
+  const value = median(over.map(({ perSecond }) => perSecond)) / median(under.map(({ perSecond }) => perSecond));
   // On a very busy machine, a short measurement can end before the first response.
   return Number.isFinite(value) ? value : undefined;
 }
 
-const withAim = (value: number | undefined, aim: number | undefined, format: (value: number) => string) => {
+export const withAim = (value: number | undefined, aim: number | undefined, format: (value: number) => string) => {
   if (value === undefined) return '–';
   return aim === undefined ? format(value) : `${format(value)} (aim ${format(aim)}: ${verdict(value >= aim)})`;
 };
+
+function cpuColumns({ service, postgraphile }: CaseResult['cpuMicroseconds']): string[] {
+  const ratio = median(postgraphile) / median(service);
+  return [whole(median(service)), whole(median(postgraphile)), Number.isFinite(ratio) ? times(ratio) : '–'];
+}
 
 const oneSchoolTable = (cases: Report['cases']) =>
   table([
@@ -84,9 +90,11 @@ const oneSchoolTable = (cases: Report['cases']) =>
       'core.call, /s',
       'bare statement, /s',
       'PostGraphile, req/s',
-      'core.call of bare',
-      'service to PostGraphile',
-      'CPU of the API, µs',
+      'core.call / bare',
+      'service / PostGraphile',
+      'CPU of the service, µs',
+      'CPU of PostGraphile, µs',
+      'ratio',
     ],
     ...cases.map(({ bench, result: { one, cpuMicroseconds } }) => [
       bench.title,
@@ -98,7 +106,7 @@ const oneSchoolTable = (cases: Report['cases']) =>
       precise(figureOf(one, 'postgraphile', 'perSecond')),
       withAim(ratio(one.call, one.bare), bench.aims?.callToBare, percent),
       withAim(ratio(one.service, one.postgraphile), bench.aims?.serviceToPostgraphile, times),
-      whole(median(cpuMicroseconds)),
+      ...cpuColumns(cpuMicroseconds),
     ]),
   ]);
 
@@ -111,9 +119,9 @@ const randomSchoolsTable = (cases: Report['cases']) =>
       'p99 ms',
       'core.call, /s',
       'bare statement, /s',
-      'service, of one school',
-      'core.call, of one school',
-      'bare, of one school',
+      'service / one school',
+      'core.call / one school',
+      'bare / one school',
     ],
     ...cases.map(({ bench, result: { one, random } }) => [
       bench.title,
@@ -165,8 +173,8 @@ function fairnessText(fairness: Fairness): string {
 const figuresTable = (figures: Figure[]) =>
   table([
     ['measurement', 'result', 'baseline', 'goal'],
-    ...figures.map(({ what, measured, unit, baseline, below }) => [
-      what,
+    ...figures.map(({ label, measured, unit, baseline, below }) => [
+      label,
       `${String(Number(measured.toPrecision(3)))} ${unit}`,
       baseline === undefined ? '' : `${String(Number(baseline.toPrecision(3)))} ${unit}`,
       below === undefined ? '' : `< ${below} ${unit}: ${verdict(measured < below)}`,

@@ -17,7 +17,7 @@ import { machine, table, verdict } from './report.ts';
 import { commit, count, listOf, note, runBenchmark } from './run.ts';
 import { startApi } from './service.ts';
 import { type Measured, median, pick } from './statistics.ts';
-import { privateMemoryMb } from './usage.ts';
+import { type BackendMemory, backendMemory } from './usage.ts';
 
 // `npm run bench:scale`: the same load on one database with more and more schools. The schools stay in .bench-scale, so
 // that a run that was stopped continues where it was.
@@ -36,7 +36,7 @@ const options = new Command('bench:scale')
   .parse()
   .opts<{ only?: number[]; students: number; seconds: number; connections: number; fresh?: boolean }>();
 
-/** What is measured with a number of schools. */
+/** The results for one number of schools. */
 interface Result {
   schools: number;
   commit: string;
@@ -44,13 +44,13 @@ interface Result {
   get: Measured;
   list: Measured;
   /** Private memory of the backends of the API after the load, in MB. */
-  backends: { count: number; sumMb: number; maxMb: number };
+  backends: BackendMemory;
   catalog: { relations: number; rows: number; megabytes: number };
   startMs: number;
   provisioningMs: number;
   /** Adding a column to every school. */
   fanoutSeconds: number;
-  /** How long all of this took, without adding the schools. */
+  /** The duration of all measurements, without adding the schools. */
   minutes: number;
 }
 
@@ -88,16 +88,6 @@ async function measureCatalog(url: string): Promise<Result['catalog']> {
       where relnamespace = 'pg_catalog'::regnamespace and relkind = 'r'`),
   );
   return rows[0] ?? { relations: NaN, rows: NaN, megabytes: NaN };
-}
-
-async function measureBackends(url: string): Promise<Result['backends']> {
-  const { rows } = await withOwner(url, (owner) =>
-    owner.query<{ pid: number }>(
-      "select pid from pg_stat_activity where datname = current_database() and application_name = 'school_api'",
-    ),
-  );
-  const memory = await Promise.all(rows.map(({ pid }) => privateMemoryMb(pid)));
-  return { count: rows.length, sumMb: memory.reduce((sum, one) => sum + one, 0), maxMb: Math.max(...memory) };
 }
 
 type AtEnd = (stop: () => Promise<void>) => void;
@@ -142,7 +132,7 @@ async function measureSize(server: EmbeddedServer, name: string, schools: number
   note(`${schools} schools: get and list ...`);
   const get = await run('get', skewed, { seconds });
   const list = await run('list', skewed, { seconds });
-  const backends = await measureBackends(database.url);
+  const backends = await backendMemory(database.url, 'school_api');
   note(`${schools} schools: provisioning ...`);
   const provisioningMs = await measureProvisioning(rig, 5);
   const catalog = await measureCatalog(database.url);
@@ -165,13 +155,13 @@ async function measureSize(server: EmbeddedServer, name: string, schools: number
   };
 }
 
-/** What must hold at every size, between the smallest and the largest, and for 1,000 schools. */
+/** The goals at every size, between the smallest and the largest, and for 1,000 schools. */
 function aims(results: Result[]): string {
   const [first] = results;
   const last = results.at(-1);
   if (!first || !last) return '';
   const thousand = results.find(({ schools }) => schools === 1000);
-  const most = (of: (result: Result) => number) => Math.max(...results.map(of));
+  const max = (of: (result: Result) => number) => Math.max(...results.map(of));
   const growth = (name: 'get' | 'list') => last[name].p50 / first[name].p50;
   return table([
     ['aim', 'measured', 'at most', ''],
@@ -179,14 +169,14 @@ function aims(results: Result[]): string {
       [
         [`p50 of get, ${last.schools} to ${first.schools} schools`, growth('get'), 1.3, '×'],
         [`p50 of list, ${last.schools} to ${first.schools} schools`, growth('list'), 1.3, '×'],
-        ['memory of all backends', most(({ backends }) => backends.sumMb), 2500, 'MB'],
-        ['memory of a backend', most(({ backends }) => backends.maxMb), 300, 'MB'],
-        ['start of the API', most(({ startMs }) => startMs), 2000, 'ms'],
-        ['a new school', most(({ provisioningMs }) => provisioningMs), 500, 'ms'],
+        ['memory of all backends', max(({ backends }) => backends.sumMb), 2500, 'MB'],
+        ['memory of a backend', max(({ backends }) => backends.maxMb), 300, 'MB'],
+        ['start of the API', max(({ startMs }) => startMs), 2000, 'ms'],
+        ['a new school', max(({ provisioningMs }) => provisioningMs), 500, 'ms'],
         ...(thousand ? ([['a column in 1,000 schools', thousand.fanoutSeconds, 60, 's']] as const) : []),
       ] as const
-    ).map(([what, measured, limit, unit]) => [
-      what,
+    ).map(([label, measured, limit, unit]) => [
+      label,
       `${Number(measured.toPrecision(3))} ${unit}`,
       `${limit} ${unit}`,
       verdict(measured <= limit),
@@ -242,7 +232,7 @@ const draw = (results: Result[]) => {
     name,
     points: results.map((result): [number, number] => [result.schools, Number(value(result).toPrecision(3))]),
   });
-  return plot([
+  const charts = [
     {
       title: 'Latency at random schools, ms',
       lines: [
@@ -256,7 +246,8 @@ const draw = (results: Result[]) => {
       title: 'Memory of the database connections, MB',
       lines: [line('all', ({ backends }) => backends.sumMb), line('largest', ({ backends }) => backends.maxMb)],
     },
-  ]);
+  ];
+  return plot(charts, { name: 'schools', type: 'log', min: 10 });
 };
 
 await runBenchmark(async (atEnd) => {

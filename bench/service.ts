@@ -24,6 +24,58 @@ function freePort(): Promise<number> {
   });
 }
 
+/** Starts a part of the service as in production. It logs to `folder`/`part`.log. */
+async function startPart(
+  part: 'api' | 'worker',
+  folder: string,
+  env: Record<string, string>,
+  nodeOptions: string[] = [],
+) {
+  const log = createWriteStream(join(folder, `${part}.log`));
+  await new Promise((done) => log.once('open', done));
+  const child = spawn(
+    process.execPath,
+    ['--max-semi-space-size=2', ...nodeOptions, join(import.meta.dirname, '../src/main.ts'), '--only', part],
+    {
+      // Not in the process group of the terminal: this process forwards Ctrl-C.
+      detached: true,
+      stdio: ['ignore', log, 'inherit'],
+      env: {
+        PATH: process.env['PATH'],
+        NODE_ENV: 'production',
+        MIGRATE_ON_START: 'false',
+        PUBLIC_URL: 'http://127.0.0.1',
+        LOG_LEVEL: 'info',
+        ...env,
+      },
+    },
+  );
+  const stop = async () => {
+    await end(child);
+    log.end();
+  };
+  return { child, stop };
+}
+
+/**
+ * Starts a worker that writes emails to files.
+ * @param onStop  receives a function that stops it
+ */
+export async function startWorker(
+  databaseUrl: string,
+  secret: string,
+  folder: string,
+  onStop: (stop: () => Promise<void>) => void,
+): Promise<number | undefined> {
+  const { child, stop } = await startPart('worker', folder, {
+    DATABASE_URL: databaseUrl,
+    DATA_DIR: join(folder, 'worker'),
+    JWT_SECRETS: secret,
+  });
+  onStop(stop);
+  return child.pid;
+}
+
 /**
  * Starts `node src/main.ts --only api` as in production, without rate limits. It logs to `folder`/api.log.
  * @param onStop  receives a function that stops it, before it is ready
@@ -42,39 +94,28 @@ export async function startApi(
   settings: Record<string, string> = {},
 ): Promise<ServiceChild> {
   const port = await freePort();
-  const log = createWriteStream(join(folder, 'api.log'));
-  await new Promise((done) => log.once('open', done));
-  const start = performance.now();
-  const child = spawn(
-    process.execPath,
-    ['--max-semi-space-size=2', ...nodeOptions, join(import.meta.dirname, '../src/main.ts'), '--only', 'api'],
-    {
-      // Not in the process group of the terminal: this process forwards Ctrl-C.
-      detached: true,
-      stdio: ['ignore', log, 'inherit'],
-      env: {
-        PATH: process.env['PATH'],
-        NODE_ENV: 'production',
-        DATABASE_URL: databaseUrl,
-        DATABASE_POOL_SIZE: String(poolSize),
-        MIGRATE_ON_START: 'false',
-        PORT: String(port),
-        PUBLIC_URL: `http://127.0.0.1:${port}`,
-        JWT_SECRETS: secret,
-        RATE_LIMIT_PER_MINUTE: '0',
-        PUBLIC_RATE_LIMIT_PER_MINUTE: '0',
-        LOG_LEVEL: 'info',
-        // Any free port: nobody reads the metrics, only their cost matters.
-        ...(hasMetrics ? { METRICS_PORT: '0' } : {}),
-        ...settings,
-      },
-    },
-  );
-  onStop(async () => {
-    await end(child);
-    log.end();
-  });
   const url = `http://127.0.0.1:${port}`;
+  const start = performance.now();
+  const { child, stop } = await startPart(
+    'api',
+    folder,
+    {
+      DATABASE_URL: databaseUrl,
+      DATABASE_POOL_SIZE: String(poolSize),
+      PORT: String(port),
+      PUBLIC_URL: url,
+      JWT_SECRETS: secret,
+      RATE_LIMIT_PER_MINUTE: '0',
+      USER_RATE_LIMIT_PER_MINUTE: '0',
+      SCHOOL_RATE_LIMIT_PER_MINUTE: '0',
+      PUBLIC_RATE_LIMIT_PER_MINUTE: '0',
+      // Any free port: nobody reads the metrics, only their cost matters.
+      ...(hasMetrics ? { METRICS_PORT: '0' } : {}),
+      ...settings,
+    },
+    nodeOptions,
+  );
+  onStop(stop);
   for (let attempt = 0; ; attempt++) {
     const response = await fetch(`${url}/api/health/ready`, { signal: AbortSignal.timeout(500) }).catch(
       () => undefined,

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import pg from 'pg';
 import { type Call, dispatcher } from '../src/database/call.ts';
 import { apiPool } from '../src/database/pool.ts';
+import { switchToRole } from '../src/domain/role-settings.ts';
 import { answerParent } from './child.ts';
 import { type Measured, summarize, timed } from './statistics.ts';
 
@@ -10,7 +11,7 @@ import { type Measured, summarize, timed } from './statistics.ts';
 export type Statement =
   { kind: 'call'; args: Parameters<Call> } | { kind: 'bare'; file: string; tenantId: number; values: unknown[] };
 
-/** Tells this process what to run. All statements of a message are of one kind. */
+/** A message to this process: statements to run, all of one kind. */
 export type StatementsMessage = { statements: Statement[] } & (
   | { mode: 'loop'; connections: number; seconds: number }
   | { mode: 'warm-up'; connections: number; amount: number }
@@ -25,8 +26,7 @@ const [databaseUrl = '', poolSize = ''] = process.argv.slice(2);
 /** Runs a statement. @returns its JSON as text */
 type Run = (statement: Statement) => Promise<string>;
 
-/** As in the API, with the default of DATABASE_CONNECTION_MB. */
-const pool = apiPool(databaseUrl, undefined, Number(poolSize), 200);
+const pool = apiPool(databaseUrl, undefined, Number(poolSize));
 const withCall =
   (call: Call): Run =>
   async (statement) => {
@@ -42,8 +42,8 @@ function readText(file: string): Promise<string> {
 }
 
 /**
- * A connection for bare statements. It has the role of requests and a scope, so that row policies apply, and a prepared
- * statement for each school. Its school is set when it changes: for one school once, for random schools before nearly
+ * A connection for bare statements. It has the settings of the API, the role of requests and a scope, so that row
+ * policies apply, and a prepared statement for each school. Its school is set when it changes: for one school once, for random schools before nearly
  * every statement.
  */
 async function bareConnection(): Promise<{ run: Run; end: () => Promise<void> }> {
@@ -52,7 +52,7 @@ async function bareConnection(): Promise<{ run: Run; end: () => Promise<void> }>
     application_name: 'bench_bare',
     // The JSON stays text, as in the API.
     types: { getTypeParser: () => (value: string) => value },
-    options: '-c role=school_tenant -c app.scope=all -c app.user_id=1 -c app.time_zone=Europe/London',
+    options: `${switchToRole('school_api')} -c role=school_tenant -c app.scope=all -c app.user_id=1 -c app.time_zone=Europe/London`,
   });
   await client.connect();
   let current: number | undefined;

@@ -91,9 +91,9 @@ async function run(): Promise<void> {
     });
     const { data } = (await response.json()) as { data: { id: number } };
     const { rows } = await owner.query<{ user_id: string; session_id: string }>(
-      `with made as (insert into tenant_${String(data.id)}.user_account (email, first_name, last_name) select 'u' || n || '@bench.example', 'U', 'N' || n from generate_series(1, $1) n returning id)
+      `with added as (insert into tenant_${String(data.id)}.user_account (email, first_name, last_name) select 'u' || n || '@bench.example', 'U', 'N' || n from generate_series(1, $1) n returning id)
        insert into platform.session (tenant_id, user_id, email, roles, permissions, expires_at)
-       select $2, id, 'x', '{admin}', '{notification.send}', now() + interval '1 day' from made returning user_id, id as session_id`,
+       select $2, id, 'x', '{admin}', '{notification.send}', now() + interval '1 day' from added returning user_id, id as session_id`,
       [maxStreams, data.id],
     );
     await owner.query('vacuum analyze');

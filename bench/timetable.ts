@@ -9,9 +9,8 @@ import { findDefects, type TimetableDefects } from '../test/support/fixtures/tim
 import { instances } from '../test/support/fixtures/stored-problems.ts';
 import { feasibleProblem, plainSchool, type School } from '../test/support/fixtures/random-problems.ts';
 
-// `npm run bench:timetable -- [effort] [names,...]`: runs the generator on stored and on generated problems, and also
-// FET if
-// `fet-cl` is installed.
+// `npm run bench:timetable -- [effort] [names,...]`: runs the generator on stored and on generated problems, and
+// also FET if `fet-cl` is installed.
 
 const [effort = '10', names] = process.argv.slice(2);
 const print = (text: string) => process.stdout.write(`${text}\n`);
@@ -129,7 +128,7 @@ function toFetFile(
     const ids = Array.from({ length: lesson.periods_per_week }, () => ++id);
     for (const each of ids) {
       lessonOf.set(each, lesson);
-      const who =
+      const user =
         tag('Teacher', text(lesson.teacher)) +
         tag('Subject', text(lesson.subject)) +
         tag('Students', text(lesson.class));
@@ -138,7 +137,7 @@ function toFetFile(
         tag('Total_Duration', ids.length) +
         tag('Id', each) +
         tag('Activity_Group_Id', ids.length > 1 ? (ids[0] ?? 0) : 0);
-      activities.push(tag('Activity', who + lasts + tag('Active', 'true') + tag('Comments', '')));
+      activities.push(tag('Activity', user + lasts + tag('Active', 'true') + tag('Comments', '')));
     }
     if (ids.length > 1 && ids.length <= problem.days) {
       constraint(

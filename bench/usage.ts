@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises';
+import { withOwner } from '../src/database/pool.ts';
 
 /** CPU time and memory of a process so far, from /proc. NaN if /proc does not exist. */
 export async function usage(pid: number | undefined): Promise<{ cpuSeconds: number; memoryMb: number }> {
@@ -14,4 +15,44 @@ export async function usage(pid: number | undefined): Promise<{ cpuSeconds: numb
 export async function privateMemoryMb(pid: number): Promise<number> {
   const rollup = await readFile(`/proc/${String(pid)}/smaps_rollup`, 'utf8').catch(() => '');
   return Number(/^Pss_Anon:\s+(\d+) kB/m.exec(rollup)?.[1] ?? NaN) / 1024;
+}
+
+/** Private memory of the database connections of an application. */
+export interface BackendMemory {
+  count: number;
+  sumMb: number;
+  maxMb: number;
+}
+
+/** Measures the private memory of the database connections with an application name. */
+export async function backendMemory(databaseUrl: string, applicationName: string): Promise<BackendMemory> {
+  const { rows } = await withOwner(databaseUrl, (owner) =>
+    owner.query<{ pid: number }>(
+      'select pid from pg_stat_activity where datname = current_database() and application_name = $1',
+      [applicationName],
+    ),
+  );
+  // A backend may have ended meanwhile.
+  const memory = (await Promise.all(rows.map(({ pid }) => privateMemoryMb(pid)))).filter((one) => !Number.isNaN(one));
+  return { count: rows.length, sumMb: memory.reduce((sum, one) => sum + one, 0), maxMb: Math.max(0, ...memory) };
+}
+
+/**
+ * CPU time so far of a server process, if one is given, and of database connections, in seconds. Other than throughput, a difference
+ * of two does not contain the work of the load generator.
+ */
+export async function serverCpuSeconds(
+  pid: number | undefined,
+  databaseUrl: string,
+  applicationName: string,
+): Promise<number> {
+  const { rows } = await withOwner(databaseUrl, (owner) =>
+    owner.query<{ pid: number }>(
+      'select pid from pg_stat_activity where datname = current_database() and application_name = $1',
+      [applicationName],
+    ),
+  );
+  const pids = [...(pid === undefined ? [] : [pid]), ...rows.map((row) => row.pid)];
+  const all = await Promise.all(pids.map(usage));
+  return all.reduce((sum, { cpuSeconds }) => sum + cpuSeconds, 0);
 }

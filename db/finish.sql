@@ -6,6 +6,7 @@ from core.functions_in('api') p
 where p.proname = o.name and p.proargtypes = array['jsonb'::regtype]::oidvector;
 
 select core.define_run_operation();
+select core.define_publications();
 
 do $check$
 declare
@@ -33,10 +34,10 @@ begin
       from core.record r
       cross join unnest(r.writable) writable (name)
       cross join lateral (
-        select case
-          when exists (select from core.operation o where o.record = r.name and o.access = 'platform') then 'platform'
-          else v_school
-        end
+        -- Operations of schools and of operators can share a record.
+        select distinct case when o.access in ('platform', 'analyst') then 'platform' else v_school end
+        from (select) once
+        left join core.operation o on o.record = r.name
       ) place (schema)
       where place.schema is not null and not exists (
         select from pg_attribute

@@ -13,17 +13,35 @@ select core.for_all_in('{core,api,platform}', 'functions', 'revoke all on functi
 select core.for_all_in('{core,platform,mart}', 'tables', 'revoke all on table %s
   from public, school_api, school_tenant, school_platform, school_worker, school_analyst, school_graphql');
 
--- The API process: the dispatcher, streams, readiness, and queue metrics.
+-- The API process: the dispatcher, rate limits, streams, readiness, and queue metrics.
 grant execute on function
+  core.accounts_at(text),
   core.admit(text, bigint, jsonb, jsonb),
   core.analytics_age(),
   core.call(text, bigint, jsonb, jsonb, bytea),
   core.call_impersonated(text, bigint, jsonb, jsonb, bytea),
+  core.call_routed(text, bigint, jsonb, jsonb, bytea),
+  core.count_requests(bytea[], integer[], integer),
+  core.end_operator_sessions(bigint[]),
+  core.ended_operator_sessions(bigint[]),
+  core.has_analysts(),
   core.impersonation_note(bigint, text, bigint, text, jsonb),
+  core.impersonators(bigint[]),
+  core.is_copied(pg_lsn),
+  core.prepare_at_home(text, bigint, jsonb, jsonb),
   core.queue(),
+  core.server_id(),
   core.readiness(),
+  core.record_operation_times(text[], bigint[], bigint[], bigint[]),
+  core.record_requests(bigint[], bigint[]),
+  core.search_path_of(bigint),
+  core.second_factor_reencrypt(text[], text[]),
+  core.second_factor_secrets(text, text, integer),
   core.stream_check(bigint[]),
-  core.stream_read(bigint, bigint[], bigint[], integer, integer)
+  core.stream_read(bigint, bigint[], bigint[], integer, integer),
+  core.stream_system(bigint[]),
+  core.undo_at_home(jsonb),
+  core.wal_position()
 to school_api;
 grant select on core.operation to school_api;
 
@@ -32,30 +50,46 @@ grant select on core.operation to school_api;
 do $$
 declare
   v_shared text[] := '{
-    run_operation,run_write,is_feature_enabled,wide_permissions,
-    tenant_id,user_id,session_id,teacher_id,student_id,permissions,has_permission,has_permission_for_all,time_zone,
-    day_at_school,day_begins,today,fail,refuse_field,diff,enqueue,enqueue_all,enabled_features,record_page,json_page,
-    deleted_record,search_patterns,sort_key,run_prepared,deallocate_unused,max_prepared_statements,record_page_query,
-    record_where,record_export_page,record_order_by,record_insert,record_update,record_delete,record_lock,
-    refuse_deleted_reference,set_row_scope,file_content,
-    claim_idempotency_key,require_match,version_of,versioned_fields,is_restore,refuse_read_only,require_unchanged,
-    effective_rights,lock_rights,refresh_rights,session_set_rights,session_open,session_rotate,session_end,
-    sessions_revoke,token_use,tokens_void,token_is_recent,login_attempt,login_succeeded,tenant_features,
+    run_operation,run_write,is_feature_enabled,whole_school_permissions,tenant_id,user_id,session_id,teacher_id,
+    student_id,permissions,has_permission,has_permission_for_all,time_zone,day_at_school,day_begins,today,fail,
+    refuse_field,diff,enqueue,enqueue_all,enabled_features,record_page,json_page,deleted_record,search_patterns,
+    sort_key,run_prepared,run_planned,request,prepare,deallocate_unused,max_prepared_statements,record_page_query,
+    record_where,record_export_page,record_sort_keys,has_narrow_condition,is_search_prepared,record_insert,
+    record_update,record_delete,record_lock,fail_missing,refuse_deleted_reference,set_row_scope,file_content,
+    claim_idempotency_key,require_match,version_of,versioned_fields,is_restore,is_as_read,refuse_read_only,
+    require_unchanged,effective_rights,login_refusal,lock_rights,refresh_rights,session_set_rights,
+    session_open,session_rotate,session_end,sessions_revoke,sessions_of,session_revoke,token_use,tokens_void,
+    token_is_recent,login_attempt,own_password_attempt,login_succeeded,login_unlock,tenant_features,
     tenant_summary,recipient_variables,placeholder_names,template_format,fill_placeholders,render,impersonator,
-    refuse_impersonator,clean_title,clean_message,written_day,written_amount,idempotency_key_lifetime,picture_url
+    refuse_impersonator,clean_title,clean_message,written_day,written_amount,idempotency_key_lifetime,picture_url,
+    queue_webhooks,login_challenge,login_challenge_use,is_enrollment,has_second_factor,needs_second_factor,
+    second_factor_attempt,second_factor_use,second_factor_summary,second_factor_remove,second_factor_delete,
+    recovery_codes_replace,totp_begin,totp_confirm,device_remember,
+    api_key_id,own_idempotency_key,operator_access,lock_key,webhook_secret_overlap,max_api_keys_per_user
   }';
   v_tenant_only text[] := '{
     enforce_plan_limits,tenant_usage,has_whole_school_scope,can_see_teacher_details,require_whole_school,class_staff,
     widen_scope,restore_scope,teachers_on_leave,subscription_status,subscription_plans,subscription_upgrade,
-    school_rename,setup_complete,notify,send_message,lock_key,lock_notification_recipients,school_allow_impersonation,
-    is_impersonation_allowed,timetable_lease
+    school_rename,setup_complete,notify,send_message,lock_notification_recipients,school_allow_impersonation,
+    is_impersonation_allowed,timetable_lease,roles_of_inactive_people,
+    is_second_factor_required,school_require_second_factor,
+    audit_api_key
   }';
   v_platform_only text[] := '{
-    audit,is_reserved_subdomain,require_plan_fits,tenant_provision,impersonation_begin,subscription_period,
-    subscription_period_end,subscription_lapse
+    audit,is_reserved_subdomain,require_plan_fits,refuse_school_elsewhere,school_take_id,tenant_provision,
+    impersonation_begin,price_currency,
+    subscription_period,subscription_period_end,subscription_lapse,passkey_begin,passkey_add,passkey_remove,
+    status,failed_jobs,change_jobs,operator_set,message_admins,next_question_run,may_receive_answers
   }';
+  v_unknown text := (
+    select string_agg(name, ', ')
+    from unnest(v_shared || v_tenant_only || v_platform_only) name
+    where name not in (select proname from core.functions_in('core')));
   v_function record;
 begin
+  if v_unknown is not null then
+    raise exception 'The schema core has no function %.', v_unknown;
+  end if;
   for v_function in
     select p.oid::regprocedure as signature,
       case n.nspname
@@ -78,12 +112,13 @@ begin
     end if;
   end loop;
 end $$;
+grant select on core.webhook_event_type to school_tenant;
 grant select on core.error, core.permission, core.record, core.notification_event to school_tenant, school_platform;
 grant execute on function platform.search_normal(text) to school_tenant, school_platform;
 
 -- Operators.
 grant select on core.current_subscription, platform.tenant, platform.plan, platform.tenant_usage,
-  platform.subscription, platform.audit_log,
+  platform.usage_day, platform.subscription, platform.audit_log,
   platform.state_transition, platform.user_account, platform.file, platform.idempotency_key
   to school_platform;
 grant insert (name, subdomain, contact_email, plan_id, trial_ends_at, feature_flags, time_zone),
@@ -99,7 +134,8 @@ grant insert (name, price_monthly, max_students, max_teachers, features),
   update (name, price_monthly, max_students, max_teachers, features, updated_at),
   delete
   on platform.plan to school_platform;
-grant update (first_name, last_name, phone, password_hash, email_verified_at, profile_picture_id, last_login_at,
+grant insert (email, first_name, last_name, role, analyst_tenant_ids),
+  update (first_name, last_name, phone, password_hash, email_verified_at, profile_picture_id, last_login_at,
     updated_at)
   on platform.user_account to school_platform;
 grant insert (content, content_type, name), delete on platform.file to school_platform;
@@ -109,11 +145,38 @@ grant select,
   update (in_app, push, email, sender_name, quiet_from, quiet_until, push_per_user_per_day, emails_per_user_per_day,
     updated_at)
   on platform.notification_setting to school_platform;
+grant select, update (currency, updated_at) on platform.setting to school_platform;
 grant select,
   insert (key, channel, subject, body, is_active),
   update (key, channel, subject, body, is_active, updated_at),
   delete
   on platform.notification_template to school_platform;
+grant select,
+  insert (owner_id, name, description, query, variables, schedule, recipient_ids, next_run_at),
+  update (name, description, query, variables, schedule, recipient_ids, next_run_at, updated_at),
+  delete
+  on platform.saved_question to school_platform;
+grant select,
+  insert (user_id, name, role, tenant_ids, is_read_only, prefix, key_hash, expires_at),
+  update (name, role, tenant_ids, is_read_only, expires_at, updated_at),
+  delete
+  on platform.api_key to school_platform;
+grant select,
+  insert (url, description, events, is_active, created_by),
+  update (url, description, events, is_active, created_by, failing_since, failures, retry_at, disabled_at, updated_at),
+  delete
+  on platform.webhook to school_platform;
+-- Only the worker reads the secrets.
+grant select (id, webhook_id, expires_at),
+  insert (webhook_id, secret),
+  update (expires_at, updated_at),
+  delete
+  on platform.webhook_secret to school_platform;
+grant select, insert (type, key, body) on platform.webhook_event to school_platform;
+grant select,
+  insert (webhook_id, event_id),
+  update (status, reason, next_attempt_at, updated_at)
+  on platform.webhook_delivery to school_platform;
 select core.for_all_in('{platform}', 'sequences', 'grant usage on sequence %s to school_platform');
 
 -- Analysts. The views of analytics are security invoker; row security limits analysts to their schools
@@ -135,13 +198,15 @@ grant execute on function
   core.analytics_age(),
   core.analytics_queue(),
   core.analytics_refresh(bigint, boolean),
-  core.clean_up(),
-  core.clean_up_school(bigint),
+  core.answer_prepare(bigint, bigint),
+  core.clean_up(jsonb, integer),
+  core.clean_up_audit_log(jsonb, integer),
+  core.clean_up_school(bigint, jsonb, integer),
   core.daily_queue(timestamptz),
   core.daily_step(bigint, date, bigint, integer),
   core.deliveries_pending(bigint, bigint, bigint, bigint[], text[]),
   core.delivery_save_result(bigint, bigint, text, text, boolean),
-  core.email_prepare(bigint, bigint, text),
+  core.email_prepare(bigint, bigint, text, bigint),
   core.invoice_reminder_prepare(bigint, bigint, date),
   core.lock_key(text, bigint),
   core.notify_documents_expiring(bigint),
@@ -153,11 +218,15 @@ grant execute on function
   core.purge_state(bigint, integer),
   core.queue(),
   core.replace_deliver_job(bigint, bigint, jsonb),
+  core.saved_questions_queue(),
   core.schools_due_for_document_check(),
   core.schools_to_clean_up(),
   core.schools_with_subscription_ending(),
   core.subscription_daily(bigint),
-  core.tenant_lock_key(bigint)
+  core.tenant_lock_key(bigint),
+  core.webhook_attempt_save(bigint, bigint, boolean, integer, text, text, integer),
+  core.webhook_deliveries_due(bigint, integer),
+  core.webhook_job_end(bigint)
 to school_worker;
 grant usage on schema graphile_worker to school_worker;
 select core.for_all_in('{graphile_worker}', 'tables',
@@ -176,3 +245,5 @@ begin
       'create policy school_worker on graphile_worker.%I to school_worker using (true) with check (true)', v_table);
   end loop;
 end $$;
+
+select core.remember_release();

@@ -1,10 +1,17 @@
+import './process/environment-file.ts';
 import './process/thread-pool-size.ts';
 import { join } from 'node:path';
 import { Command, Option } from 'commander';
 import { passwords } from './domain/passwords.ts';
-import { checkReachable, databaseName, olderDataNotice, describeDatabase } from './process/database-access.ts';
+import {
+  checkMigrated,
+  checkReachable,
+  databaseName,
+  olderDataNotice,
+  describeDatabase,
+} from './process/database-access.ts';
 import { type Config, ConfigError, readConfig } from './process/config.ts';
-import { demo, loadDemo } from './process/demo.ts';
+import { demo, type DemoLogin, findDemoLogins, loadDemo } from './process/demo.ts';
 import { lockDataDir, ensureDatabase, startEmbedded } from './database/embedded.ts';
 import { checkVersion, migrate } from './database/migrate.ts';
 import { createOperator } from './database/operator.ts';
@@ -44,15 +51,16 @@ async function openDatabase(config: Config): Promise<{ ownerUrl: string; locatio
   return { ownerUrl: server.url(databaseName), location: server.cluster };
 }
 
-/** Migrates, creates the first operator, loads the demo. @returns whether the demo school exists */
-async function prepare(config: Config, ownerUrl: string): Promise<boolean> {
+/** Migrates, creates the first operator, loads the demo. @returns the logins of the demo school that work */
+async function prepare(config: Config, ownerUrl: string): Promise<DemoLogin[]> {
   const dataDir = config.DATABASE_URL ? undefined : config.DATA_DIR;
   if (config.migrateOnStart) {
-    const { failed } = await migrate({ ownerUrl, dataDir });
+    const { failed } = await migrate({ ownerUrl, dataDir, onWait: print });
     for (const { tenant, error } of failed)
       print(`School ${tenant} could not be migrated. Its requests get 503. Cause: ${error ?? ''}`);
   } else {
     await checkVersion(ownerUrl, dataDir);
+    await checkMigrated(ownerUrl);
   }
   const { PLATFORM_ADMIN_EMAIL, PLATFORM_ADMIN_PASSWORD } = config;
   const hashing = passwords();
@@ -68,10 +76,9 @@ async function prepare(config: Config, ownerUrl: string): Promise<boolean> {
         tenantIds: null,
       });
     }
-    if (config.isProduction) return false;
+    if (config.isProduction) return [];
     if (config.DEMO !== false) await loadDemo(client, hashing);
-    const { rowCount } = await client.query('select from platform.tenant where subdomain = $1', [demo.subdomain]);
-    return rowCount === 1;
+    return findDemoLogins(client, hashing);
   });
 }
 
@@ -79,12 +86,12 @@ interface StartSummary {
   url: string;
   metricsUrl: string | undefined;
   location: string;
-  hasDemo: boolean;
+  demoLogins: DemoLogin[];
   /** How long the start took. */
   seconds: string;
 }
 
-function printBanner(config: Config, { url, metricsUrl, location, hasDemo, seconds }: StartSummary): void {
+function printBanner(config: Config, { url, metricsUrl, location, demoLogins, seconds }: StartSummary): void {
   const { port } = new URL(url);
   print();
   print(`School management service, ready in ${seconds} s`);
@@ -96,13 +103,16 @@ function printBanner(config: Config, { url, metricsUrl, location, hasDemo, secon
   if (metricsUrl) print(`  Metrics   ${metricsUrl}`);
   print(`  Data      ${location}`);
   if (!config.SMTP_URL) print(`  Email     ${join(config.DATA_DIR, 'outbox')} (.eml files; set SMTP_URL to send)`);
-  if (hasDemo) {
+  if (demoLogins.length > 0) {
     print();
     print(`Demo school "${demo.subdomain}", password ${demo.password}`);
-    print(`  Admin     ${demo.admin}`);
-    print(`  Teacher   ${demo.teacher}`);
-    print(`  Student   ${demo.student}`);
-    print(`  Operator  ${demo.operator} (in the console; is_platform: true for the API)`);
+    if (demoLogins.includes('admin')) print(`  Admin     ${demo.admin}`);
+    if (demoLogins.includes('teacher')) print(`  Teacher   ${demo.teacher}`);
+    if (demoLogins.includes('student')) print(`  Student   ${demo.student}`);
+    if (demoLogins.includes('operator'))
+      print(`  Operator  ${demo.operator} (in the console; is_platform: true for the API)`);
+  }
+  if (demoLogins.includes('admin')) {
     print();
     print('Try it:');
     print(`  TOKEN=$(curl -s ${url}/api/auth/login -H 'Content-Type: application/json' \\`);
@@ -118,10 +128,10 @@ async function start(parts: readonly Part[]): Promise<void> {
   const startedAt = performance.now();
   const config = readConfig(process.env);
   const { ownerUrl, location } = await openDatabase(config);
-  const hasDemo = await prepare(config, ownerUrl);
+  const demoLogins = await prepare(config, ownerUrl);
   const { url, metricsUrl } = await closeOnStop(startService(config, ownerUrl, parts), (running) => running.close());
   const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
-  if (url) printBanner(config, { url, metricsUrl, location, hasDemo, seconds });
+  if (url) printBanner(config, { url, metricsUrl, location, demoLogins, seconds });
   else print(`Worker ready.${metricsUrl ? ` Metrics at ${metricsUrl} .` : ''} Stop with Ctrl-C.`);
 }
 

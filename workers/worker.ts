@@ -2,6 +2,7 @@ import { EventEmitter } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Logger, parseCrontab, run, type Task, type WorkerEvents } from 'graphile-worker';
 import type pg from 'pg';
+import { traceIdOf, validTraceparent } from '../src/domain/tracing.ts';
 import type { TaskContext } from './task-context.ts';
 import { analytics } from './tasks/analytics.ts';
 import { analytics_schools } from './tasks/analytics_schools.ts';
@@ -9,14 +10,19 @@ import { clean_up } from './tasks/clean_up.ts';
 import { daily } from './tasks/daily.ts';
 import { daily_school } from './tasks/daily_school.ts';
 import { deliver } from './tasks/deliver.ts';
+import { deliver_webhooks } from './tasks/deliver_webhooks.ts';
 import { notify_daily } from './tasks/notify_daily.ts';
 import { purge_tenants } from './tasks/purge_tenants.ts';
+import { saved_questions } from './tasks/saved_questions.ts';
+import { send_answer } from './tasks/send_answer.ts';
 import { send_email } from './tasks/send_email.ts';
 import { send_invoice_reminder } from './tasks/send_invoice_reminder.ts';
 import { send_operator_notice } from './tasks/send_operator_notice.ts';
+import { queuePool } from './queue-pool.ts';
 
 const tasks = {
   deliver,
+  deliver_webhooks,
   send_email,
   send_invoice_reminder,
   send_operator_notice,
@@ -27,6 +33,8 @@ const tasks = {
   notify_daily,
   analytics,
   analytics_schools,
+  saved_questions,
+  send_answer,
 };
 
 /**
@@ -38,6 +46,7 @@ const crontab = `
 17 * * * * clean_up ?max=3&fill=2h
 23 2 * * * purge_tenants ?max=3&fill=1d
 11 * * * * notify_daily ?max=3
+2,17,32,47 * * * * saved_questions ?fill=1d&max=3&jobKey=saved_questions&jobKeyMode=replace
 5,20,35,50 * * * * analytics ?fill=15m&max=3&jobKey=analytics&jobKeyMode=replace
 `;
 
@@ -51,6 +60,12 @@ const ownLock = 7315;
 /** A worker counts as crashed after this many checks in a row without its lock; it needs some time to reconnect. */
 const maxMissedChecks = 3;
 
+/**
+ * The flag of jobs that wait for servers that schools choose, or for queries of analysts. They may take half of the slots
+ * of a worker.
+ */
+const slowFlag = 'slow';
+
 /** A running worker. */
 export interface Worker {
   isAlive(): boolean;
@@ -62,19 +77,25 @@ export interface Worker {
  * Starts a worker that runs at most `concurrency` jobs at a time.
  * @param events  receives the events of graphile-worker
  * @param crashCheckMs  interval of the check for crashed workers
+ * @param canPrepare  whether the statements of graphile-worker may have names
  */
 export async function startWorker(
   dependencies: Omit<TaskContext, 'stopping'>,
   concurrency: number,
-  { events = new EventEmitter(), crashCheckMs = 5000 }: { events?: WorkerEvents; crashCheckMs?: number } = {},
+  {
+    events = new EventEmitter(),
+    crashCheckMs = 5000,
+    canPrepare = true,
+  }: { events?: WorkerEvents; crashCheckMs?: number; canPrepare?: boolean } = {},
 ): Promise<Worker> {
   const stopping = new AbortController();
   const context: TaskContext = { ...dependencies, stopping: stopping.signal };
-  const { pool, logger } = context;
+  const { pool, sessionPool, logger } = context;
+  let runningSlowJobs = 0;
   let lockedBy = '';
   events.on('pool:create', ({ workerPool }) => (lockedBy = workerPool.id));
   const runner = await run({
-    pgPool: pool,
+    pgPool: queuePool(pool, sessionPool),
     events,
     noHandleSignals: true,
     parsedCronItems: parseCrontab(crontab),
@@ -83,9 +104,28 @@ export async function startWorker(
         name,
         async (payload, helpers) => {
           const start = performance.now();
-          await task(payload, context, helpers.job);
+          const slots = helpers.job.flags?.[slowFlag] ? 1 : 0;
+          runningSlowJobs += slots;
+          const { traceparent, tenant_id: school } = (payload ?? {}) as { traceparent?: unknown; tenant_id?: number };
+          const request = validTraceparent(traceparent);
+          const span = context.tracing?.start(`job ${name}`, 'CONSUMER', request, {
+            'school.task': name,
+            'school.id': school ?? undefined,
+            'school.job.attempt': helpers.job.attempts,
+          });
+          let failure: string | undefined;
+          try {
+            await task(payload, context, helpers.job);
+          } catch (error) {
+            failure = error instanceof Error ? error.name : 'unknown';
+            throw error;
+          } finally {
+            runningSlowJobs -= slots;
+            span?.end(failure);
+          }
           logger.info({
             task: name,
+            trace_id: traceIdOf(span?.traceparent ?? request),
             job: helpers.job.id,
             attempt: helpers.job.attempts,
             ms: Math.round(performance.now() - start),
@@ -93,7 +133,8 @@ export async function startWorker(
         },
       ]),
     ),
-    preset: { worker: { concurrentJobs: concurrency, pollInterval: 1000 } },
+    forbiddenFlags: () => (runningSlowJobs >= Math.max(1, Math.floor(concurrency / 2)) ? [slowFlag] : []),
+    preset: { worker: { concurrentJobs: concurrency, pollInterval: 1000, preparedStatements: canPrepare } },
     logger: new Logger(() => (level, message, meta) => {
       if (level === 'error' || level === 'warning')
         logger.warn({ worker: message, error: meta['error'] instanceof Error ? meta['error'].message : undefined });
@@ -104,7 +145,7 @@ export async function startWorker(
     isAlive = false;
   });
   ended.catch(() => undefined);
-  const releaseLocks = await holdWorkerLocks(pool, lockedBy, () => isAlive).catch(async (error: unknown) => {
+  const releaseLocks = await holdWorkerLocks(sessionPool, lockedBy, () => isAlive).catch(async (error: unknown) => {
     await runner.stop().catch(() => undefined);
     throw error;
   });

@@ -3,6 +3,8 @@
 -- school are included, because figures are of no use without them: the names of the school and its academic years,
 -- grades, sections and fee components. The comments declare keys and relations for PostGraphile, which cannot detect
 -- them on a view.
+-- The tag `@stock` names the column whose values each have their own state of the measure: 20 students in each of 10
+-- months are not 200. After it come filters that select one value, too. src/analytics/stocks.ts refuses other sums.
 create schema analytics;
 comment on schema analytics is 'Views for analysts over all schools. Reinstalled at each migration.';
 
@@ -43,6 +45,8 @@ create view analytics.classes with (security_invoker = true) as
   from mart.class f
   join platform.tenant t on t.id = f.tenant_id;
 comment on view analytics.classes is e'@primaryKey tenant_id,class_id\nThe classes of schools.';
+comment on column analytics.classes.capacity is
+  e'@stock academic_year_id|academicYear.isCurrent|academicYear.name\nPlaces in the class.';
 
 create view analytics.enrollments with (security_invoker = true) as
   select
@@ -55,7 +59,8 @@ comment on view analytics.enrollments is
 comment on column analytics.enrollments.gender is 'female, male, other or unknown.';
 comment on column analytics.enrollments.month is 'The first day of the month.';
 comment on column analytics.enrollments.students is
-  'Students in the class on the last day of the month, or today for the current month. Do not add up months.';
+  e'@stock month\n'
+  'Students in the class on the last day of the month, or today for the current month. Months cannot be added up.';
 comment on column analytics.enrollments.joiners is
   'Students who joined the class in the month, including those from other classes.';
 comment on column analytics.enrollments.leavers is
@@ -131,7 +136,10 @@ comment on view analytics.teacher_loads is
   e'@primaryKey tenant_id,academic_year_id,band\nThe number of teachers by weekly periods in the timetable.';
 comment on column analytics.teacher_loads.band is
   'Periods per week: 0 (only in the current year), 1-9, 10-19, 20-29 or 30+.';
-comment on column analytics.teacher_loads.periods is 'The total periods per week of these teachers.';
+comment on column analytics.teacher_loads.teachers is
+  e'@stock academic_year_id|academicYear.isCurrent|academicYear.name\nTeachers with this load.';
+comment on column analytics.teacher_loads.periods is
+  e'@stock academic_year_id|academicYear.isCurrent|academicYear.name\nThe total periods per week of these teachers.';
 
 create view analytics.transport_routes with (security_invoker = true) as
   select

@@ -11,7 +11,8 @@ select core.define_operation('attendance_student', p_permission => 'attendance.r
   p_feature => 'attendance');
 select core.define_operation('attendance_me', p_role => 'student', p_feature => 'attendance',
   p_errors => '{not_found}');
-select core.define_operation('attendance_calendar_holidays', p_feature => 'attendance', p_errors => '{not_found}');
+select core.define_operation('attendance_calendar_holidays', p_needs_session => false, p_feature => 'attendance',
+  p_errors => '{not_found}');
 
 create function api.attendance_rate(p_present numeric, p_late numeric, p_total numeric) returns numeric
   language sql immutable parallel safe
@@ -395,7 +396,8 @@ begin
       p || jsonb_build_object('from_date', v_days.first_day, 'to_date', v_days.last_day));
   else
     v_answer := core.record_page('attendance', p || jsonb_build_object('date', v_date), p_source => $source$
-      api.attendance_sheet(($1 ->> 'class_id')::bigint, ($1 ->> 'date')::date) m
+      api.attendance_sheet(
+        ((select core.request()) ->> 'class_id')::bigint, ((select core.request()) ->> 'date')::date) m
       left join student s on s.id = m.student_id
       left join class c on c.id = m.class_id
     $source$);

@@ -1,8 +1,8 @@
 -- /api/platform/audit-logs/…: the actions of the audit log, and its export. The list is in platform.sql.
 
-select core.define_operation('platform_audit_logs_actions', p_access => 'platform');
-select core.define_operation('platform_audit_logs_export', p_access => 'platform');
-select core.define_operation('platform_audit_logs_export_page', p_access => 'platform');
+select core.define_operation('platform_audit_logs_actions', p_access => 'platform', p_needs_session => false);
+select core.define_operation('platform_audit_logs_export', p_access => 'platform', p_needs_session => false);
+select core.define_operation('platform_audit_logs_export_page', p_access => 'platform', p_needs_session => false);
 
 create function api.platform_audit_logs_actions(p jsonb) returns json language sql stable as $$
   -- Jumps from each action to the next in the index. `distinct` would read the whole log.
@@ -30,7 +30,7 @@ create function api.platform_audit_logs_export_page(p jsonb) returns json langua
     a.id, to_char(a.created_at, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), a.actor_id, a.actor_email,
     a.impersonated_user_id, a.impersonated_email, a.action, a.tenant_id, t.name,
     a.target_type, a.target_id, a.changes::text, a.ip, a.user_agent, a.request_id
-  $cells$, 'a.id');
+  $cells$, 'a.created_at, a.id');
 $$;
 comment on function api.platform_audit_logs_export_page is
   'A page of the export, oldest entries first. Filters as in the list.';

@@ -61,7 +61,7 @@ select core.define_record('class', p_table => 'class', p_key => 'c.id', p_one_ro
   p_default_sort => 'grade',
   p_writable => '{name,section,grade_id,academic_year_id,class_teacher_id,capacity,room,school_unit_id,programme_id,
     medium_id}',
-  p_unversioned_fields => '{student_count,subject_count,is_current_year}');
+  p_unversioned_fields => '{is_current_year}', p_volatile_fields => '{student_count,subject_count}');
 select core.define_sort('class', 'grade',
   'g.sequence nulls last', 'platform.search_normal(c.name)', $$platform.search_normal(coalesce(c.section, ''))$$);
 select core.define_sort('class', 'name',

@@ -2,96 +2,101 @@
 
 select core.define_operation('dashboard_get', p_permission => 'dashboard.read', p_open_to => 'everyone');
 
--- Planning it takes several times as long as running it, so every connection keeps the plan for each school.
-create function api.dashboard_get(p jsonb) returns json language sql stable as $$
-  select core.run_prepared($statement$
-    with request as materialized (
-      select
-        core.today() as today,
-        s.can_read,
-        s.is_whole_school,
-        s.is_whole_school
-          and core.has_permission_for_all('fee.read')
-          and 'fees_management' = any (core.tenant_features()) as can_read_fees,
-        s.is_whole_school and core.has_permission_for_all('leave.manage') as can_read_leaves
-      from (
-        select core.has_permission('dashboard.read') as can_read, core.has_whole_school_scope() as is_whole_school
-      ) s
-    )
-    select json_build_object(
-        'academic_year', (
-          select json_build_object('id', id, 'name', name, 'start_date', start_date, 'end_date', end_date)
-          from academic_year
-          where is_current),
-        'total_students', case
-          when not can_read then null
-          when is_whole_school then (select students from core.tenant_usage())
-          else (
-            select count(*)
-            from student
-            where is_active and deleted_at is null and class_id = any (array(select id from class)))
-        end,
-        'total_teachers', case
-          when not can_read then null
-          when is_whole_school then (select teachers from core.tenant_usage())
-          else (
-            select count(*)
-            from teacher
-            where is_active
-              and deleted_at is null
-              and id in (
-                select teacher_id
-                from core.class_staff()
-                where class_id = any (array(
-                  select c.id
-                  from class c
-                  join academic_year y on y.id = c.academic_year_id
-                  where y.is_current))))
-        end,
-        'total_classes', case when can_read then (
+-- It returns a set, because Postgres inlines only such functions into a query.
+create function api.dashboard() returns table (answer json) language sql stable as $$
+  with request as materialized (
+    select
+      core.today() as today,
+      s.can_read,
+      s.is_whole_school,
+      s.is_whole_school
+        and core.has_permission_for_all('fee.read')
+        and 'fees_management' = any (core.tenant_features()) as can_read_fees,
+      s.is_whole_school and core.has_permission_for_all('leave.manage') as can_read_leaves
+    from (
+      select core.has_permission('dashboard.read') as can_read, core.has_whole_school_scope() as is_whole_school
+    ) s
+  )
+  select json_build_object(
+      'academic_year', (
+        select json_build_object('id', id, 'name', name, 'start_date', start_date, 'end_date', end_date)
+        from academic_year
+        where is_current),
+      'total_students', case
+        when not can_read then null
+        when is_whole_school then (select students from core.tenant_usage())
+        else (
           select count(*)
-          from class c
-          join academic_year y on y.id = c.academic_year_id
-          where y.is_current) end,
-        'attendance_today', (
-          select json_build_object(
-            'present', case when can_read then coalesce(sum(present + late), 0) end,
-            'absent', case when can_read then coalesce(sum(absent), 0) end,
-            'late', case when can_read then coalesce(sum(late), 0) end)
-          from attendance_day
-          where date = today and (is_whole_school or class_id = any (array(select id from class)))),
-        'fee_summary', json_build_object(
-          'collected_this_month', case when can_read_fees then (
-            select coalesce(sum(amount), 0)
-            from payment
-            where payment_date >= date_trunc('month', today)::date
-              and payment_date < (date_trunc('month', today) + interval '1 month')::date) end,
-          'pending', case when can_read_fees then
-            (select coalesce(sum(amount - paid_amount), 0) from student_fee where api.is_open(status))
-            + (select coalesce(sum(amount - paid_amount), 0) from invoice where api.is_open(status)) end),
-        'pending_leaves', case when can_read_leaves then (
-          select count(*) from teacher_leave where status = 'pending') end,
-        'upcoming_holidays', (
-          select coalesce(
-            json_agg(json_build_object('id', h.id, 'name', h.name, 'date', h.date) order by h.date, h.id), '[]')
-          from (select * from api.holidays_between(today, today + 364) order by date, id limit 3) h),
-        'recent_notifications', (
-          select coalesce(
-            json_agg(
-              json_build_object(
-                'id', n.id,
-                'title', n.title,
-                'message', n.message,
-                'type', n.type,
-                'action_url', n.action_url,
-                'is_read', n.read_at is not null,
-                'created_at', n.created_at)
-              order by n.id desc),
-            '[]')
-          from (select * from notification where user_id = core.user_id() order by id desc limit 5) n))
-      from request
-  $statement$, p);
+          from student
+          where is_active and deleted_at is null and class_id = any (array(select id from class)))
+      end,
+      'total_teachers', case
+        when not can_read then null
+        when is_whole_school then (select teachers from core.tenant_usage())
+        else (
+          select count(*)
+          from teacher
+          where is_active
+            and deleted_at is null
+            and id in (
+              select teacher_id
+              from core.class_staff()
+              where class_id = any (array(
+                select c.id
+                from class c
+                join academic_year y on y.id = c.academic_year_id
+                where y.is_current))))
+      end,
+      'total_classes', case when can_read then (
+        select count(*)
+        from class c
+        join academic_year y on y.id = c.academic_year_id
+        where y.is_current) end,
+      'attendance_today', (
+        select json_build_object(
+          'present', case when can_read then coalesce(sum(present + late), 0) end,
+          'absent', case when can_read then coalesce(sum(absent), 0) end,
+          'late', case when can_read then coalesce(sum(late), 0) end)
+        from attendance_day
+        where date = today and (is_whole_school or class_id = any (array(select id from class)))),
+      'fee_summary', json_build_object(
+        'collected_this_month', case when can_read_fees then (
+          select coalesce(sum(amount), 0)
+          from payment
+          where payment_date >= date_trunc('month', today)::date
+            and payment_date < (date_trunc('month', today) + interval '1 month')::date) end,
+        'pending', case when can_read_fees then
+          (select coalesce(sum(amount - paid_amount), 0) from student_fee where api.is_open(status))
+          + (select coalesce(sum(amount - paid_amount), 0) from invoice where api.is_open(status)) end),
+      'pending_leaves', case when can_read_leaves then (
+        select count(*) from teacher_leave where status = 'pending') end,
+      'upcoming_holidays', (
+        select coalesce(
+          json_agg(json_build_object('id', h.id, 'name', h.name, 'date', h.date) order by h.date, h.id), '[]')
+        from (select * from api.holidays_between(today, today + 364) order by date, id limit 3) h),
+      'recent_notifications', (
+        select coalesce(
+          json_agg(
+            json_build_object(
+              'id', n.id,
+              'title', n.title,
+              'message', n.message,
+              'type', n.type,
+              'action_url', n.action_url,
+              'is_read', n.read_at is not null,
+              'created_at', n.created_at)
+            order by n.id desc),
+          '[]')
+        from (select * from notification where user_id = core.user_id() order by id desc limit 5) n))
+    from request;
 $$;
+comment on function api.dashboard is 'The answer of dashboard_get.';
+
+-- Planning it takes several times as long as running it, so every connection keeps the plan for each school.
+create function api.dashboard_get(p jsonb) returns json language plpgsql stable as $$
+begin
+  return core.run_prepared('select answer from api.dashboard()', p);
+end $$;
 comment on function api.dashboard_get is
   'Totals, today''s attendance, fees, upcoming holidays and the user''s own notifications. A teacher gets the figures '
   'of the classes that they teach. Figures that the user may not see are null: all without dashboard.read, the fees '

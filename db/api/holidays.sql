@@ -1,9 +1,9 @@
 -- /api/holidays: days without school. Every user of the school may read them.
 
-select core.define_operation('holidays_list');
+select core.define_operation('holidays_list', p_needs_session => false);
 select core.define_operation('holidays_create', p_permission => 'holiday.manage', p_idempotent => true,
   p_record => 'holiday', p_errors => '{conflict}');
-select core.define_operation('holidays_get', p_record => 'holiday');
+select core.define_operation('holidays_get', p_needs_session => false, p_record => 'holiday');
 select core.define_operation('holidays_update', p_permission => 'holiday.manage', p_record => 'holiday',
   p_errors => '{conflict}');
 select core.define_operation('holidays_delete', p_permission => 'holiday.manage', p_record => 'holiday');
@@ -88,7 +88,8 @@ begin
     case when p ?| '{academic_year_id,from_date,to_date}' then $source$
       (
         select d.date, h.id, h.name, h.is_recurring, h.created_at, h.updated_at
-        from api.holidays_between(($1 ->> 'first_day')::date, ($1 ->> 'last_day')::date) d
+        from api.holidays_between(
+          ((select core.request()) ->> 'first_day')::date, ((select core.request()) ->> 'last_day')::date) d
         join holiday h on h.id = d.id
       ) h
     $source$ end);

@@ -1,7 +1,7 @@
 -- POST /api/platform/tenants/:id/impersonate: an operator logs in as an admin of a school.
 
 select core.define_operation('platform_tenants_impersonate', p_access => 'platform',
-  p_errors => '{invalid_state,invalid_reference}');
+  p_runs_on => 'school', p_errors => '{invalid_state,invalid_reference}');
 
 create function api.platform_tenants_impersonate(p jsonb) returns json language sql as $$
   select core.impersonation_begin((p ->> 'id')::bigint, (p ->> 'user_id')::bigint, p ->> 'reason');

@@ -48,10 +48,11 @@ select core.define_record('invoice', p_table => 'invoice', p_key => 'i.id', p_on
       where cardinality(:patterns::text[]) > 1 and n.invoice_number like any (upper(:patterns)::text[])
         and o.search_text || ' ' || lower(n.invoice_number) like all (:patterns))))$$,
   p_ended => 'i.voided_at is not null',
+  p_narrow_filters => '{student_id,class_id}',
   p_equals => '{student_id,class_id}',
   p_default_sort => 'created_at', p_default_order => 'desc',
   p_writable => '{due_date,notes}',
-  p_unversioned_fields => '{status,last_reminded_at}', p_reader => 'invoice_with_payments');
+  p_unversioned_fields => '{status}', p_volatile_fields => '{last_reminded_at}', p_reader => 'invoice_with_payments');
 select core.define_filter('invoice', 'status', $$
   case :value when 'overdue' then api.is_open(i.status) else i.status = :value end
     and api.status_on(i.status, i.due_date, (select core.today())) = :value
@@ -136,16 +137,15 @@ comment on function api.invoice_issue is
 
 create function api.invoices_create(p jsonb) returns json language plpgsql as $$
 declare
+  v_student_id bigint := (p ->> 'student_id')::bigint;
   v_id bigint;
 begin
+  perform api.require_student(v_student_id, 'student_id');
   insert into invoice (student_id, class_id, due_date, notes, created_by)
     select s.id, s.class_id, (p ->> 'due_date')::date, p ->> 'notes', core.user_id()
     from student s
-    where s.id = (p ->> 'student_id')::bigint and s.deleted_at is null
+    where s.id = v_student_id
     returning id into v_id;
-  if v_id is null then
-    perform core.refuse_field('invalid_reference', 'student_id', format('There is no student %s.', p ->> 'student_id'));
-  end if;
   perform api.invoice_replace_items(v_id, p -> 'items');
   if p ->> 'status' is distinct from 'draft' then
     perform api.invoice_issue(v_id);
@@ -297,6 +297,7 @@ begin
     'issued_on', core.day_at_school((v_invoice ->> 'issued_at')::timestamptz),
     'voided_on', core.day_at_school((v_invoice ->> 'voided_at')::timestamptz),
     'parent_name', (select parent_name from student where id = (v_invoice ->> 'student_id')::bigint),
+    'payment_details', (select payment_details from school),
     'invoice', v_invoice);
 end $$;
 comment on function api.invoice_document is

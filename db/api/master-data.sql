@@ -18,8 +18,8 @@ begin
     ) list (name, plural)
   loop
     -- Reading needs no permission, because every user of the school sees these lists in forms and filters.
-    perform core.define_operation(v_list.plural || '_list');
-    perform core.define_operation(v_list.plural || '_get', p_record => v_list.name);
+    perform core.define_operation(v_list.plural || '_list', p_needs_session => false);
+    perform core.define_operation(v_list.plural || '_get', p_needs_session => false, p_record => v_list.name);
     perform core.define_operation(v_list.plural || '_create', p_permission => 'master_data.manage',
       p_idempotent => true, p_record => v_list.name, p_errors => '{conflict}');
     perform core.define_operation(v_list.plural || '_update', p_permission => 'master_data.manage',

@@ -166,6 +166,18 @@ comment on function api.words_to_send is
   'invalid_reference if the template does not exist; validation_error for a variable without a value, for a '
   'variable that the template does not have, and for a message that becomes too long.';
 
+create function api.require_allowed_host(p_host text, p_base_domain text) returns void language plpgsql stable as $$
+begin
+  if p_host <> concat(core.tenant_summary() ->> 'subdomain', '.', p_base_domain)
+      and not exists (select from school s where p_host = any (s.action_url_hosts)) then
+    perform core.refuse_field('validation_error', 'action_url', format(
+      'Notifications may not link to %s. An administrator can add this host to action_url_hosts of the school info '
+        '(POST /api/school-setup/school-info).', p_host));
+  end if;
+end $$;
+comment on function api.require_allowed_host is
+  'Raises validation_error unless p_host is the subdomain of the school below p_base_domain or in action_url_hosts.';
+
 create function api.notifications_send(p jsonb) returns json language plpgsql as $$
 declare
   v_words jsonb := api.words_to_send(p);
@@ -177,6 +189,7 @@ declare
   v_user_ids bigint[];
   v_sent integer;
 begin
+  perform api.require_allowed_host(p ->> 'action_host', p ->> 'base_domain');
   perform core.widen_scope();
   if p ? 'user_ids' then
     v_user_ids := array(
@@ -218,9 +231,10 @@ begin
 end $$;
 comment on function api.notifications_send is
   'Sends a notification to user_ids, to the users who have one of role_ids, or to all: {title, message, type, '
-  'action_url}, or a template_id with variables. Users who cannot log in are left out. A user whose scope is '
-  '`taught` or `own` can notify the students in that scope, and themselves. Raises invalid_reference for ids that '
-  'do not exist or are out of scope. Returns {sent}, the number of recipients.';
+  'action_url}, or a template_id with variables. action_host is the host of action_url if it needs a check. Users '
+  'who cannot log in are left out. A user whose scope is `taught` or `own` can notify the students in that scope, and '
+  'themselves. Raises invalid_reference for ids that do not exist or are out of scope. Returns {sent}, the number of '
+  'recipients.';
 
 create function api.event_settings(p_key text default null) returns json language sql stable as $$
   select json_agg(json_build_object(
@@ -258,7 +272,7 @@ begin
     perform core.fail('not_found', 'The event does not exist.');
   end if;
   if p ? 'read_only' then
-    perform core.refuse_read_only(p -> 'read_only', (api.event_settings(v_event.key) -> 0)::jsonb, '{}');
+    perform core.refuse_read_only(p -> 'read_only', (api.event_settings(v_event.key) -> 0)::jsonb);
   end if;
   insert into notification_event as d (event, is_enabled, channels)
     values (
@@ -282,6 +296,11 @@ create function api.currency() returns text language sql stable as $$
   select coalesce((select currency from school), 'USD');
 $$;
 comment on function api.currency is 'The currency of the school.';
+
+create function api.locale() returns text language sql stable as $$
+  select coalesce((select locale from school), 'en-GB');
+$$;
+comment on function api.locale is 'The locale of the documents of the school.';
 
 create function api.student_recipients(p_students jsonb) returns jsonb language sql stable as $$
   select jsonb_agg(

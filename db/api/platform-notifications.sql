@@ -1,17 +1,18 @@
 -- /api/platform/notification-…: settings of the notifications of all schools, and the default texts of events.
 
-select core.define_operation('platform_notification_settings_get', p_access => 'platform');
-select core.define_operation('platform_notification_settings_update', p_access => 'platform');
-select core.define_operation('platform_notification_events_list', p_access => 'platform');
-select core.define_operation('platform_notification_templates_list', p_access => 'platform');
-select core.define_operation('platform_notification_templates_get', p_access => 'platform',
+select core.define_operation('platform_notification_settings_get', p_access => 'platform', p_needs_session => false);
+select core.define_operation('platform_notification_settings_update', p_access => 'platform', p_needs_session => false);
+select core.define_operation('platform_notification_events_list', p_access => 'platform', p_needs_session => false);
+select core.define_operation('platform_notification_templates_list', p_access => 'platform', p_needs_session => false);
+select core.define_operation('platform_notification_templates_get', p_access => 'platform', p_needs_session => false,
   p_record => 'platform_notification_template');
-select core.define_operation('platform_notification_templates_create', p_access => 'platform', p_idempotent => true,
+select core.define_operation('platform_notification_templates_create', p_access => 'platform', p_needs_session => false,
+  p_idempotent => true, p_record => 'platform_notification_template', p_errors => '{conflict}');
+select core.define_operation('platform_notification_templates_update', p_access => 'platform', p_needs_session => false,
   p_record => 'platform_notification_template', p_errors => '{conflict}');
-select core.define_operation('platform_notification_templates_update', p_access => 'platform',
-  p_record => 'platform_notification_template', p_errors => '{conflict}');
-select core.define_operation('platform_notification_templates_preview', p_access => 'platform');
-select core.define_operation('platform_notification_templates_delete', p_access => 'platform',
+select core.define_operation('platform_notification_templates_preview', p_access => 'platform',
+  p_needs_session => false);
+select core.define_operation('platform_notification_templates_delete', p_access => 'platform', p_needs_session => false,
   p_record => 'platform_notification_template');
 
 select core.define_record('platform_notification_template', p_table => 'notification_template', p_key => 't.id',
@@ -60,7 +61,7 @@ begin
   perform from notification_setting for no key update;
   v_before := api.notification_settings()::jsonb;
   if p ? 'read_only' then
-    perform core.refuse_read_only(p -> 'read_only', v_before, '{updated_at}');
+    perform core.refuse_read_only(p -> 'read_only', v_before);
   end if;
   update notification_setting set
     in_app = coalesce((v_channels ->> 'in_app')::boolean, in_app),

@@ -1,31 +1,36 @@
 -- /api/platform: operations of operators. The dispatcher raises an error if a write adds no audit entry.
 
-select core.define_operation('platform_overview', p_access => 'platform');
-select core.define_operation('platform_tenants_list', p_access => 'platform');
-select core.define_operation('platform_tenants_get', p_access => 'platform', p_record => 'tenant');
-select core.define_operation('platform_tenants_create', p_access => 'platform', p_idempotent => true,
-  p_record => 'tenant', p_errors => '{conflict,invalid_state,invalid_reference}');
-select core.define_operation('platform_tenants_update', p_access => 'platform', p_record => 'tenant',
+select core.define_operation('platform_overview', p_access => 'platform', p_needs_session => false);
+select core.define_operation('platform_tenants_list', p_access => 'platform', p_needs_session => false);
+select core.define_operation('platform_tenants_get', p_access => 'platform', p_needs_session => false,
+  p_record => 'tenant');
+select core.define_operation('platform_tenants_create', p_access => 'platform', p_needs_session => false,
+  p_idempotent => true, p_record => 'tenant', p_runs_on => 'new_school',
   p_errors => '{conflict,invalid_state,invalid_reference}');
-select core.define_operation('platform_tenants_delete', p_access => 'platform', p_record => 'tenant',
-  p_errors => '{invalid_state}');
-select core.define_operation('platform_tenants_suspend', p_access => 'platform', p_record => 'tenant',
-  p_errors => '{invalid_state}');
-select core.define_operation('platform_tenants_activate', p_access => 'platform', p_record => 'tenant',
-  p_errors => '{invalid_state}');
-select core.define_operation('platform_tenants_restore', p_access => 'platform', p_record => 'tenant',
-  p_errors => '{conflict,invalid_state}');
-select core.define_operation('platform_subscriptions_update', p_access => 'platform', p_record => 'tenant',
-  p_errors => '{invalid_state}');
-select core.define_operation('platform_plans_list', p_access => 'platform');
-select core.define_operation('platform_plans_get', p_access => 'platform', p_record => 'plan');
-select core.define_operation('platform_plans_create', p_access => 'platform', p_idempotent => true,
+select core.define_operation('platform_tenants_update', p_access => 'platform', p_needs_session => false,
+  p_record => 'tenant', p_runs_on => 'school', p_errors => '{conflict,invalid_state,invalid_reference}');
+select core.define_operation('platform_tenants_delete', p_access => 'platform', p_needs_session => false,
+  p_record => 'tenant', p_runs_on => 'school', p_errors => '{invalid_state}');
+select core.define_operation('platform_tenants_suspend', p_access => 'platform', p_needs_session => false,
+  p_record => 'tenant', p_runs_on => 'school', p_errors => '{invalid_state}');
+select core.define_operation('platform_tenants_activate', p_access => 'platform', p_needs_session => false,
+  p_record => 'tenant', p_runs_on => 'school', p_errors => '{invalid_state}');
+select core.define_operation('platform_tenants_restore', p_access => 'platform', p_needs_session => false,
+  p_record => 'tenant', p_runs_on => 'school', p_errors => '{conflict,invalid_state}');
+select core.define_operation('platform_subscriptions_update', p_access => 'platform', p_needs_session => false,
+  p_record => 'tenant', p_runs_on => 'school', p_errors => '{invalid_state}');
+select core.define_operation('platform_plans_list', p_access => 'platform', p_needs_session => false);
+select core.define_operation('platform_plans_get', p_access => 'platform', p_needs_session => false,
+  p_record => 'plan');
+select core.define_operation('platform_plans_create', p_access => 'platform', p_needs_session => false,
+  p_idempotent => true, p_record => 'plan', p_errors => '{conflict}');
+select core.define_operation('platform_plans_update', p_access => 'platform', p_needs_session => false,
   p_record => 'plan', p_errors => '{conflict}');
-select core.define_operation('platform_plans_update', p_access => 'platform', p_record => 'plan',
-  p_errors => '{conflict}');
-select core.define_operation('platform_plans_delete', p_access => 'platform', p_record => 'plan',
-  p_errors => '{in_use}');
-select core.define_operation('platform_audit_logs_list', p_access => 'platform');
+select core.define_operation('platform_plans_delete', p_access => 'platform', p_needs_session => false,
+  p_record => 'plan', p_errors => '{in_use}');
+select core.define_operation('platform_settings_get', p_access => 'platform', p_needs_session => false);
+select core.define_operation('platform_settings_update', p_access => 'platform', p_needs_session => false);
+select core.define_operation('platform_audit_logs_list', p_access => 'platform', p_needs_session => false);
 
 select core.define_record('tenant', p_table => 'tenant', p_key => 't.id',
   p_source => $$
@@ -51,7 +56,7 @@ select core.define_record('tenant', p_table => 'tenant', p_key => 't.id',
   p_equals => '{plan_id,status}',
   p_default_sort => 'created_at', p_default_order => 'desc',
   p_writable => '{name,subdomain,contact_email,plan_id,trial_ends_at,feature_flags,time_zone,is_impersonation_allowed}',
-  p_unversioned_fields => '{stats,recent_audit_logs,subscription.status,subscription.grace_ends_at}',
+  p_volatile_fields => '{stats,recent_audit_logs,subscription.status,subscription.grace_ends_at}',
   p_reader => 'tenant_detail');
 select core.define_sort('tenant', 'name', 'platform.search_normal(t.name)');
 select core.define_sort('tenant', 'subdomain', 't.subdomain');
@@ -70,7 +75,7 @@ select core.define_functions('platform_tenants', 'tenant',
 select core.define_record('plan', p_table => 'plan', p_key => 'p.id', p_one_row_per_key => true,
   p_source => 'plan p',
   p_columns => $$
-    p.id, p.name, p.price_monthly, p.max_students, p.max_teachers,
+    p.id, p.name, p.price_monthly, core.price_currency() as currency, p.max_students, p.max_teachers,
     json_build_object('features', p.features) as features_json,
     (select count(*) from tenant t where t.plan_id = p.id and t.status <> 'deleted') as tenant_count, p.created_at,
     p.updated_at
@@ -78,7 +83,7 @@ select core.define_record('plan', p_table => 'plan', p_key => 'p.id', p_one_row_
   p_search => 'platform.search_normal(p.name)',
   p_default_sort => 'price_monthly',
   p_writable => '{name,price_monthly,max_students,max_teachers,features}',
-  p_unversioned_fields => '{tenant_count}');
+  p_volatile_fields => '{tenant_count}');
 select core.define_sort('plan', 'name', 'lower(p.name)');
 select core.define_sort('plan', 'price_monthly', 'p.price_monthly');
 select core.define_sort('plan', 'max_students', 'p.max_students');
@@ -102,13 +107,18 @@ select core.define_record('audit_log', p_table => 'audit_log', p_key => 'a.id', 
   p_default_sort => 'created_at', p_default_order => 'desc');
 select core.define_filter('audit_log', 'from_date', 'a.created_at >= :value::date');
 select core.define_filter('audit_log', 'to_date', 'a.created_at < :value::date + 1');
-select core.define_sort('audit_log', 'created_at', 'a.id');
+select core.define_filter('audit_log', 'about', $$
+  (:value <> 'subscription'
+    or a.action like 'subscription.%' or a.changes ?| '{subscription,plan,trial_ends_at}')
+$$);
+-- Not by id: entries of nodes have higher ids than those of the home.
+select core.define_sort('audit_log', 'created_at', 'a.created_at');
 select core.define_sort('audit_log', 'action', 'a.action');
 
 select core.define_functions('platform_audit_logs', 'audit_log',
   p_list =>
     'The audit log, latest entries first. Filters: tenant_id, action, actor_id, from_date and to_date (days in UTC, '
-    'both inclusive).');
+    'both inclusive), and about = subscription: changes of a subscription, its plan or its trial.');
 
 create function api.audited(p_action text, p_before jsonb, p_after json) returns json language plpgsql as $$
 declare
@@ -159,10 +169,13 @@ begin
   if core.is_reserved_subdomain(p ->> 'subdomain') then
     perform core.refuse_field('validation_error', 'subdomain', 'This subdomain is reserved. Choose another one.');
   end if;
-  -- Postgres also takes POSIX time zones, in which +05:00 is west of Greenwich.
-  if p ->> 'time_zone' not in (select name from pg_timezone_names where name ~ '/' or name = 'UTC') then
-    perform core.refuse_field('validation_error', 'time_zone',
-      'This time zone does not exist. Use a name like Europe/Berlin.');
+  -- The view reads a file for each time zone of the world.
+  if p ->> 'time_zone' is not null then
+    -- Postgres also takes POSIX time zones, in which +05:00 is west of Greenwich.
+    if p ->> 'time_zone' not in (select name from pg_timezone_names where name ~ '/' or name = 'UTC') then
+      perform core.refuse_field('validation_error', 'time_zone',
+        'This time zone does not exist. Use a name like Europe/Berlin.');
+    end if;
   end if;
 end $$;
 comment on function api.tenant_check is 'Raises validation_error for reserved subdomains and unknown time zones.';
@@ -177,6 +190,11 @@ declare
 begin
   perform api.tenant_check(p);
   v_id := core.record_insert('tenant', api.tenant_columns(p));
+  -- On a node, the home has reserved the id. No request can name one.
+  if p ? 'reserved_id' then
+    perform core.school_take_id(v_id, (p ->> 'reserved_id')::bigint);
+    v_id := (p ->> 'reserved_id')::bigint;
+  end if;
   insert into subscription (tenant_id, plan_id, status, current_period_end)
     select
       id,
@@ -221,13 +239,13 @@ create function api.subscription_set(p_tenant_id bigint, p_status text, p_period
 begin
   update subscription
     set
-      started_at = case
-        when p_status in ('trialing', 'active') and status <> p_status then now()
-        else started_at
-      end,
+      status = p_status,
+      started_at = case when p_status in ('trialing', 'active') then now() else started_at end,
       current_period_end = p_period_end
-    where tenant_id = p_tenant_id;
-  update subscription set status = p_status where tenant_id = p_tenant_id and status <> p_status;
+    where tenant_id = p_tenant_id and status <> p_status;
+  if not found then
+    update subscription set current_period_end = p_period_end where tenant_id = p_tenant_id;
+  end if;
 end $$;
 comment on function api.subscription_set is
   'Sets the status of a subscription and the end of its period. A trial or a paid period that begins starts now. Call '
@@ -451,3 +469,27 @@ begin
   return api.audited('plan.delete', v_before, null);
 end $$;
 comment on function api.platform_plans_delete is 'Deletes a plan. Audited. Raises in_use if a school has it.';
+
+create function api.platform_settings() returns json language sql stable as $$
+  select json_build_object('currency', currency, 'created_at', created_at, 'updated_at', updated_at) from setting;
+$$;
+comment on function api.platform_settings is 'The settings of the platform.';
+
+create function api.platform_settings_get(p jsonb) returns json language sql stable
+  return api.platform_settings();
+comment on function api.platform_settings_get is 'The settings of the platform: the currency of prices.';
+
+create function api.platform_settings_update(p jsonb) returns json language plpgsql as $$
+declare
+  v_before jsonb;
+begin
+  perform from setting for no key update;
+  v_before := api.platform_settings()::jsonb;
+  if p ? 'read_only' then
+    perform core.refuse_read_only(p -> 'read_only', v_before);
+  end if;
+  update setting set currency = coalesce(p ->> 'currency', currency);
+  return api.audited('platform_settings.update', v_before, api.platform_settings());
+end $$;
+comment on function api.platform_settings_update is
+  '{currency?}: changes the given settings. Prices are not converted. Audited.';

@@ -9,7 +9,7 @@ select core.define_operation('rbac_roles_update', p_permission => 'role.manage',
   p_errors => '{conflict,invalid_reference}');
 select core.define_operation('rbac_roles_delete', p_permission => 'role.manage', p_record => 'role',
   p_errors => '{in_use}');
-select core.define_operation('rbac_permissions_list');
+select core.define_operation('rbac_permissions_list', p_needs_session => false);
 select core.define_operation('rbac_user_roles_list', p_permission => 'role.read');
 select core.define_operation('rbac_user_roles_add', p_permission => 'role.manage',
   p_errors => '{conflict,invalid_reference}');
@@ -33,7 +33,7 @@ select core.define_record('role', p_table => 'role', p_key => 'r.id', p_one_row_
   p_search => $$platform.search_normal(r.name || ' ' || coalesce(r.description, ''))$$,
   p_default_sort => 'name',
   p_writable => '{name,description}',
-  p_unversioned_fields => '{user_count}');
+  p_volatile_fields => '{user_count}');
 select core.define_sort('role', 'name', 'lower(r.name)');
 select core.define_sort('role', 'created_at', 'r.created_at');
 

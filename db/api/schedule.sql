@@ -7,8 +7,8 @@ select core.define_operation('schedule_class', p_permission => 'timetable.read',
   p_feature => 'timetable');
 select core.define_operation('schedule_feeds_list', p_feature => 'timetable');
 select core.define_operation('schedule_feeds_get', p_feature => 'timetable', p_record => 'calendar_feed');
-select core.define_operation('schedule_feeds_create', p_permission => 'timetable.read', p_allows_own_rows => true,
-  p_feature => 'timetable', p_idempotent => true, p_record => 'calendar_feed',
+select core.define_operation('schedule_feeds_create', p_needs_session => true, p_permission => 'timetable.read',
+  p_allows_own_rows => true, p_feature => 'timetable', p_idempotent => true, p_record => 'calendar_feed',
   p_errors => '{conflict,invalid_state,invalid_reference}');
 select core.define_operation('schedule_feeds_create_own', p_feature => 'timetable', p_idempotent => true,
   p_record => 'calendar_feed', p_errors => '{conflict,invalid_state}');
@@ -28,7 +28,7 @@ select core.define_record('calendar_feed', p_table => 'calendar_feed', p_key => 
   p_condition => 'f.user_id = core.user_id()',
   p_search => $$platform.search_normal(concat_ws(' ', f.kind, c.name, c.section, t.first_name, t.last_name))$$,
   p_default_sort => 'created_at', p_default_order => 'desc',
-  p_unversioned_fields => '{last_used_at,token_hash}');
+  p_unversioned_fields => '{token_hash}', p_volatile_fields => '{last_used_at}');
 select core.define_sort('calendar_feed', 'created_at', 'f.created_at');
 select core.define_sort('calendar_feed', 'last_used_at', 'f.last_used_at nulls last');
 
@@ -342,9 +342,10 @@ comment on function api.schedule_feeds_create_own is
 create function api.calendar_get(p jsonb) returns json language plpgsql stable as $$
 declare
   v_feed record;
-  v_from date := core.today() - 28;
+  v_from date;
   v_to date;
   v_zone text := core.time_zone();
+  v_changed_at timestamptz;
   v_answer json;
 begin
   select f.kind, s.class_id, s.teacher_id
@@ -352,51 +353,77 @@ begin
     from calendar_feed f
     cross join lateral api.feed_schedule(f.kind, f.class_id, f.teacher_id, 'not_found') s
     where f.token_hash = p ->> 'token_hash';
-  select least(max(end_date), core.today() + 400)
-    into v_to
+  select min(start_date), max(end_date), max(updated_at)
+    into v_from, v_to, v_changed_at
     from academic_year
-    where end_date >= core.today() and start_date <= core.today() + 60;
+    where end_date >= core.today() - 28 and start_date <= core.today() + 60;
+  v_from := least(v_from, core.today() - 28);
   v_to := greatest(v_to, core.today() + case when v_feed.kind = 'holidays' then 365 else 28 end);
-  with event as (
-    select
-      format('%s-%s-%s', l.date, l.period, l.class_id) as uid,
-      (l.date + l.start_time) at time zone v_zone as starts_at,
-      (l.date + l.end_time) at time zone v_zone as ends_at,
-      null::date as date,
-      l.subject_name as title,
-      case when v_feed.teacher_id is not null then l.class_name end as class_name,
-      case when v_feed.teacher_id is null then l.teacher_name end as teacher_name,
-      l.is_teacher_on_leave,
-      l.period,
-      l.room,
-      l.changed_at
-    from api.lessons_between(v_from, v_to, v_feed.class_id, v_feed.teacher_id) l
+  v_changed_at := greatest(
+    v_changed_at,
+    (select max(h.updated_at) from holiday h),
+    (select max(l.updated_at) from teacher_leave l where l.teacher_id = v_feed.teacher_id));
+  with lesson as materialized (
+    select *
+    from api.lessons_between(v_from, v_to, v_feed.class_id, v_feed.teacher_id)
     where v_feed.kind <> 'holidays'
-    union all
+  ),
+  series as (
     select
-      format('holiday-%s-%s', h.id, h.date), null, null, h.date, h.name, null, null, null, null, null,
-      holiday.updated_at
+      l.slot_id, l.class_id, l.period, l.start_time, l.end_time, l.subject_name, l.class_name, l.teacher_name, l.room,
+      l.changed_at, min(l.date) as first_date, max(l.date) as last_date, array_agg(l.date) as dates,
+      array_agg((l.date + l.start_time) at time zone v_zone order by l.date) filter (where l.is_teacher_on_leave)
+        as on_leave_at
+    from lesson l
+    group by
+      l.slot_id, l.class_id, l.period, l.start_time, l.end_time, l.subject_name, l.class_name, l.teacher_name, l.room,
+      l.changed_at
+  ),
+  weekly_lesson as (
+    select
+      format('lesson-%s-%s-%s', s.class_id, extract(isodow from s.first_date), s.period) as uid,
+      s.subject_name as title,
+      case when v_feed.teacher_id is not null then s.class_name end as class_name,
+      case when v_feed.teacher_id is null then s.teacher_name end as teacher_name,
+      s.period,
+      s.room,
+      (s.first_date + s.start_time) at time zone v_zone as starts_at,
+      (s.first_date + s.end_time) at time zone v_zone as ends_at,
+      (s.last_date + s.start_time) at time zone v_zone as last_starts_at,
+      array(
+        select (week::date + s.start_time) at time zone v_zone
+        from generate_series(s.first_date::timestamp, s.last_date::timestamp, interval '7 days') week
+        where week::date <> all (s.dates)
+        order by week
+      ) as excluded,
+      coalesce(s.on_leave_at, '{}') as on_leave_at,
+      greatest(s.changed_at, v_changed_at) as changed_at
+    from series s
+  ),
+  holiday_event as (
+    select format('holiday-%s-%s', h.id, h.date) as uid, h.name as title, h.date, holiday.updated_at as changed_at
     from api.holidays_between(v_from, v_to) h
     join holiday on holiday.id = h.id
-  ),
-  first_event as (
-    select * from event order by coalesce(starts_at, date::timestamptz), uid limit 5000
+    order by h.date, h.id
+    limit 5000
   )
   select json_build_object(
       'kind', v_feed.kind,
       'tenant_id', core.tenant_id(),
+      'subdomain', core.tenant_summary() -> 'subdomain',
       'school', core.tenant_summary() -> 'name',
       'whose', api.schedule_owner(v_feed.class_id, v_feed.teacher_id),
       'time_zone', v_zone,
-      'events', coalesce(
-        (select json_agg(e order by coalesce(e.starts_at, e.date::timestamptz), e.uid) from first_event e), '[]'))
+      'lessons', coalesce((select json_agg(l order by l.starts_at, l.uid) from weekly_lesson l), '[]'),
+      'holidays', coalesce((select json_agg(h) from holiday_event h), '[]'))
     into v_answer;
   return v_answer;
 end $$;
 comment on function api.calendar_get is
-  'The events of a calendar feed: {token_hash}. They go from four weeks ago to the end of the academic year, or of the '
-  'next one if that starts within 60 days, but at most 400 days ahead and 5,000 events. Lessons have starts_at and '
-  'ends_at, holidays a date. Raises not_found if the owner of the feed may no longer read its class or teacher.';
+  'The lessons and holidays of a calendar feed: {token_hash}, for the academic years that ended at most four weeks ago '
+  'and begin within 60 days. A weekly lesson is one object: starts_at and ends_at of the first lesson, last_starts_at, '
+  'the times at which it does not take place (excluded), and those at which its teacher is on leave (on_leave_at). '
+  'Raises not_found if the owner of the feed may no longer read its class or teacher.';
 
 create function api.timetable_print(p jsonb) returns json language plpgsql stable as $$
 declare
@@ -480,6 +507,7 @@ create function api.letterhead() returns json language sql stable as $$
     'phone', s.phone,
     'email', s.email,
     'website', s.website,
+    'locale', api.locale(),
     'logo', replace(encode(f.content, 'base64'), e'\n', ''))
   from (values (true)) one_row
   left join school s on true
@@ -487,4 +515,5 @@ create function api.letterhead() returns json language sql stable as $$
   left join file f on f.id = s.logo_id and f.content_type in ('image/png', 'image/jpeg');
 $$;
 comment on function api.letterhead is
-  'The letterhead of printed documents: {name, address, phone, email, website, logo (a PNG or JPEG in base64)}.';
+  'The letterhead of printed documents: {name, address, phone, email, website, locale, logo}. The logo is a PNG or '
+  'JPEG in base64.';

@@ -1,11 +1,12 @@
 -- /api/school-setup: the steps with which a new school enters its basic data. Every step may be repeated.
 
-select core.define_operation('school_setup_status');
+select core.define_operation('school_setup_status', p_needs_session => false);
 select core.define_operation('school_setup_complete', p_permission => 'setup.manage',
   p_errors => '{setup_incomplete,invalid_state}');
 select core.define_operation('school_setup_school_info', p_permission => 'setup.manage', p_content => 'takes',
   p_errors => '{invalid_state}');
-select core.define_operation('school_setup_logo', p_content => 'gives', p_errors => '{not_found}');
+select core.define_operation('school_setup_logo', p_needs_session => false, p_content => 'gives',
+  p_errors => '{not_found}');
 select core.define_operation('school_setup_academic_year', p_permission => 'setup.manage',
   p_errors => '{not_found,conflict}');
 select core.define_operation('school_setup_grades', p_permission => 'setup.manage', p_errors => '{conflict}');
@@ -34,8 +35,12 @@ create function api.school_info() returns json language sql stable as $$
     'email', s.email,
     'website', s.website,
     'currency', coalesce(s.currency, 'USD'),
+    'locale', coalesce(s.locale, 'en-GB'),
     'invoice_reminders', coalesce(s.invoice_reminders, true),
+    'payment_details', s.payment_details,
     'is_impersonation_allowed', core.is_impersonation_allowed(),
+    'is_second_factor_required', core.is_second_factor_required(),
+    'action_url_hosts', coalesce(s.action_url_hosts, '{}'),
     'logo', logo.url,
     'logo_url', logo.url)
   from (values (true)) one_row
@@ -96,6 +101,9 @@ begin
   if p ? 'is_impersonation_allowed' then
     perform core.school_allow_impersonation((p ->> 'is_impersonation_allowed')::boolean);
   end if;
+  if p ? 'is_second_factor_required' then
+    perform core.school_require_second_factor((p ->> 'is_second_factor_required')::boolean);
+  end if;
   insert into school default values on conflict do nothing;
   select logo_id into v_old_logo_id from school for update;
   -- A client may send the record back as it read it.
@@ -105,8 +113,10 @@ begin
     perform core.refuse_field('validation_error', 'logo', 'This is not the address of the current logo.');
   end if;
   update school s
-    set (address, phone, email, website, currency, invoice_reminders, logo_id, logo_address) = (
-      select n.address, n.phone, n.email, n.website, n.currency, n.invoice_reminders, n.logo_id, n.logo_address
+    set (address, phone, email, website, currency, locale, invoice_reminders, payment_details, action_url_hosts,
+        logo_id, logo_address) = (
+      select n.address, n.phone, n.email, n.website, n.currency, n.locale, n.invoice_reminders, n.payment_details,
+        n.action_url_hosts, n.logo_id, n.logo_address
       from jsonb_populate_record(
         s,
         p || case
@@ -121,7 +131,8 @@ end $$;
 comment on function api.school_setup_school_info is
   'Updates the school information. file_id is an uploaded logo and replaces the previous one; logo is an https '
   'address, the address of the current logo to keep it, or null to delete it. Raises forbidden '
-  'for is_impersonation_allowed unless the user is an admin.';
+  'for is_impersonation_allowed and is_second_factor_required unless the user is an admin; invalid_state for an admin '
+  'who requires a second factor but has none.';
 
 create function api.school_setup_logo(p jsonb) returns json language sql stable as $$
   select api.file_answer((select logo_id from school), 'logo');

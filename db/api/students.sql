@@ -39,6 +39,7 @@ select core.define_record('student', p_table => 'student', p_key => 's.id', p_on
   p_condition => 's.deleted_at is null', p_deleted_condition => 's.deleted_at is not null',
   p_restore_fields => '{admission_number}',
   p_search => 's.search_text',
+  p_narrow_filters => '{class_id,roll_of_class_id}',
   p_equals => '{grade_id,is_active}',
   p_default_sort => 'last_name',
   p_writable => '{first_name,last_name,roll_number,admission_number,date_of_birth,gender,email,phone,class_id,
@@ -74,6 +75,7 @@ select core.define_record('student_document', p_table => 'student_document', p_k
   $$,
   p_condition => 'exists (select from student s where s.id = d.student_id and s.deleted_at is null)',
   p_search => $$platform.search_normal(f.name || ' ' || coalesce(d.description, ''))$$,
+  p_narrow_filters => '{student_id}',
   p_equals => '{student_id,document_type_id}',
   p_default_sort => 'created_at', p_default_order => 'desc',
   p_writable => '{student_id,file_id,document_type_id,description,uploaded_by,uploaded_by_name}');
@@ -260,6 +262,17 @@ end $$;
 comment on function api.students_me_dashboard is
   'The dashboard of the student who is logged in: class, attendance, fees, lessons of today and unread notifications. '
   'A part is null if its feature is disabled. Raises not_found for a user without a student.';
+
+create function api.require_student(p_id bigint, p_path text) returns void language plpgsql as $$
+begin
+  perform from student where id = p_id and deleted_at is null for no key update;
+  if p_id is not null and not found then
+    perform core.refuse_field('invalid_reference', p_path, format('There is no student %s.', p_id));
+  end if;
+end $$;
+comment on function api.require_student is
+  'Locks a student until the end of the transaction; null locks nothing. Raises invalid_reference, with the field '
+  'p_path, if the student does not exist, is deleted or is outside the scope of the request.';
 
 create function api.require_students(p_student_ids jsonb) returns void language plpgsql stable as $$
 declare

@@ -5,7 +5,8 @@
 -- configuration first. The trigger lock_config alone would lock it too late: an update that swaps two slots already
 -- holds their row locks by then, and could deadlock with another one. classes_update and classes_delete change slots
 -- through their class, and follow the same order.
-select core.define_operation('timetable_config_get', p_feature => 'timetable', p_record => 'timetable_config');
+select core.define_operation('timetable_config_get', p_needs_session => false, p_feature => 'timetable',
+  p_record => 'timetable_config');
 select core.define_operation('timetable_config_update', p_permission => 'timetable.manage', p_feature => 'timetable',
   p_record => 'timetable_config', p_errors => '{schedule_conflict}');
 select core.define_operation('timetable_slots_list', p_permission => 'timetable.read', p_feature => 'timetable');
@@ -85,6 +86,7 @@ select core.define_record('timetable_slot', p_table => 'timetable_slot', p_key =
         where platform.search_normal(concat_ws(' ', first_name, last_name)) like :pattern)
       or platform.search_normal(ts.room) like :pattern)
   $$,
+  p_narrow_filters => '{class_id,teacher_id}',
   p_equals => '{class_id,teacher_id,academic_year_id,day_of_week::integer}',
   p_default_sort => 'day_of_week',
   p_writable => '{class_id,academic_year_id,subject_id,teacher_id,day_of_week,period,room,is_pinned}',

@@ -37,6 +37,7 @@ select core.define_record('transport_enrollment', p_table => 'transport_enrollme
   $$,
   p_search => 's.search_text',
   p_ended => $$e.status = 'cancelled'$$,
+  p_narrow_filters => '{route_id,student_id,stop_id,class_id}',
   p_equals => '{route_id,student_id,stop_id,s.class_id,status,enrollment_type}',
   p_default_sort => 'created_at', p_default_order => 'desc',
   p_unversioned_fields => '{bus_id,bus_registration_number,driver_name,driver_phone}');
@@ -62,7 +63,7 @@ declare
   v_id bigint;
   v_route_name text;
 begin
-  perform api.transport_require('student', v_student_id, 'student_id');
+  perform api.require_student(v_student_id, 'student_id');
   if not (select is_active from student where id = v_student_id) then
     perform core.refuse_field('invalid_reference', 'student_id', format('Student %s is inactive.', v_student_id));
   end if;

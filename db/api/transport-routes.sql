@@ -61,7 +61,7 @@ select core.define_record('route', p_table => 'route', p_key => 'r.id',
   p_equals => '{is_active}',
   p_default_sort => 'name',
   p_writable => '{name,code,start_point,end_point,distance_km,bus_id,driver_id,is_active}',
-  p_unversioned_fields => '{today,stop_count,capacity,student_count,pickup_count,drop_count}');
+  p_volatile_fields => '{today,stop_count,capacity,student_count,pickup_count,drop_count}');
 select core.define_filter('route', 'bus_id', ':value::bigint in (r.bus_id, t.bus_id)');
 select core.define_filter('route', 'driver_id', ':value::bigint in (r.driver_id, t.driver_id)');
 select core.define_sort('route', 'name', 'platform.search_normal(r.name)');
@@ -88,7 +88,7 @@ select core.define_record('stop', p_table => 'stop', p_key => 'st.id',
   p_equals => '{route_id}',
   p_default_sort => 'sequence',
   p_writable => '{route_id,name,sequence,pickup_time,drop_time,latitude,longitude}',
-  p_unversioned_fields => '{student_count}');
+  p_volatile_fields => '{student_count}');
 select core.define_sort('stop', 'sequence', 'platform.search_normal(r.name)', 'st.route_id', 'st.sequence');
 select core.define_sort('stop', 'name', 'platform.search_normal(st.name)');
 select core.define_sort('stop', 'pickup_time', 'st.pickup_time nulls last');

@@ -42,7 +42,7 @@ select core.define_record('transport_fee_plan', p_table => 'transport_fee_plan',
   p_equals => '{route_id,fs.academic_year_id}',
   p_default_sort => 'name',
   p_writable => '{route_id,min_km,max_km}',
-  p_unversioned_fields => '{student_count}');
+  p_volatile_fields => '{student_count}');
 select core.define_sort('transport_fee_plan', 'name', 'platform.search_normal(fs.name)');
 select core.define_sort('transport_fee_plan', 'amount', 'fc.amount');
 select core.define_sort('transport_fee_plan', 'created_at', 'fp.created_at');
@@ -91,7 +91,7 @@ begin
   end if;
 end $$;
 comment on function api.transport_require is
-  'Locks a row of bus, driver, transport_staff, route or student until the end of the transaction; null locks nothing. '
+  'Locks a row of bus, driver, transport_staff or route until the end of the transaction; null locks nothing. '
   'Raises invalid_reference, with the field p_path, if there is no such row.';
 
 create function api.transport_expiring(p_days integer)

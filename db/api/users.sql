@@ -9,6 +9,11 @@ select core.define_operation('users_update', p_permission => 'user.update', p_re
   p_errors => '{conflict,invalid_reference}');
 select core.define_operation('users_delete', p_permission => 'user.delete', p_record => 'user',
   p_errors => '{conflict}');
+select core.define_operation('users_sessions_list', p_needs_session => true, p_permission => 'user.update');
+select core.define_operation('users_sessions_delete', p_needs_session => true, p_permission => 'user.update',
+  p_errors => '{forbidden}');
+select core.define_operation('users_second_factor_delete', p_needs_session => true, p_permission => 'user.update',
+  p_errors => '{forbidden,conflict,invalid_state}');
 
 select core.define_record('user', p_table => 'user_account', p_key => 'u.id', p_one_row_per_key => true,
   p_source => 'user_account u',
@@ -19,14 +24,14 @@ select core.define_record('user', p_table => 'user_account', p_key => 'u.id', p_
     where ur.user_id = u.id) as role_ids,
   (select coalesce(json_agg(r.name order by r.id), '[]') from user_role ur join role r on r.id = ur.role_id
     where ur.user_id = u.id) as roles,
-  u.last_login_at, u.created_at, u.updated_at
+  core.has_second_factor(u.id) as has_second_factor, u.last_login_at, u.created_at, u.updated_at
   $$,
   p_condition => 'u.deleted_at is null',
   p_search => 'u.search_text',
   p_equals => '{is_active}',
   p_default_sort => 'last_name',
   p_writable => '{email,first_name,last_name,phone,is_active,password_hash}',
-  p_unversioned_fields => '{last_login_at,profile_picture_url}');
+  p_unversioned_fields => '{profile_picture_url}', p_volatile_fields => '{has_second_factor,last_login_at}');
 select core.define_filter('user', 'role_id', 'u.id in (select user_id from user_role where role_id = :value::bigint)');
 select core.define_sort('user', 'last_name',
   'platform.search_normal(u.last_name)', 'platform.search_normal(u.first_name)');
@@ -50,7 +55,8 @@ comment on function api.user_name is
 
 create function api.require_can_manage_user(p_user_id bigint) returns void language plpgsql stable as $$
 declare
-  v_rights core.rights := core.effective_rights(p_user_id);
+  -- With the roles of inactive people, because a reactivation gives them back.
+  v_rights core.rights := core.effective_rights(p_user_id, p_includes_suspended => true);
 begin
   if exists (
     select from unnest(v_rights.permissions) user_permission (permission)
@@ -137,6 +143,21 @@ comment on function api.person_login is
   'changes of the request. Raises conflict if they have a login, validation_error without an email, forbidden if the '
   'role has permissions that the current user lacks.';
 
+create function api.person_activity_changed(p_role text, p_id bigint) returns void language plpgsql as $$
+declare
+  v_user_id bigint := (
+    select user_id from student where id = p_id and p_role = 'student'
+    union all
+    select user_id from teacher where id = p_id and p_role = 'teacher');
+begin
+  if v_user_id is not null then
+    perform core.lock_rights(true);
+    perform core.refresh_rights(array[v_user_id]);
+  end if;
+end $$;
+comment on function api.person_activity_changed is
+  'Applies is_active of a student or a teacher to the sessions of their login at once.';
+
 create function api.person_save(p_role text, p jsonb) returns bigint language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -157,8 +178,9 @@ begin
     perform core.enforce_plan_limits();
   else
     perform core.record_update(p_role, p);
-    -- The plan counts only active students and teachers.
     if p ? 'is_active' then
+      perform api.person_activity_changed(p_role, v_id);
+      -- The plan counts only active students and teachers.
       perform core.enforce_plan_limits();
     end if;
   end if;
@@ -213,7 +235,7 @@ begin
   end if;
   if p ? 'password_hash' then
     perform core.sessions_revoke(array[v_id], core.session_id());
-    perform core.login_succeeded(api.user_record(v_id) ->> 'email');
+    perform core.login_unlock(api.user_record(v_id) ->> 'email');
     perform core.tokens_void(v_id, '{password_reset,invitation}');
   end if;
   if not (p ->> 'is_active')::boolean then
@@ -238,6 +260,46 @@ end $$;
 comment on function api.users_delete is
   'Soft-deletes a user and ends their sessions. Their email address can be used again.';
 
+create function api.users_sessions_list(p jsonb) returns json language plpgsql stable as $$
+begin
+  perform api.user_record((p ->> 'id')::bigint);
+  return core.json_page(core.sessions_of((p ->> 'id')::bigint), p);
+end $$;
+comment on function api.users_sessions_list is
+  'The sessions of a user, the one that was used last first. Searches address and program. Raises not_found.';
+
+create function api.users_sessions_delete(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+begin
+  perform api.user_record(v_id);
+  perform api.user_lock(v_id);
+  perform api.require_can_manage_user(v_id);
+  perform core.session_revoke(v_id, (p ->> 'session_id')::bigint);
+  return json_build_object('id', p -> 'session_id');
+end $$;
+comment on function api.users_sessions_delete is
+  'Ends a session of a user and forgets its device. Raises not_found, also for the session of another user; forbidden '
+  'if the user has permissions that the current user lacks, and during an impersonation.';
+
+create function api.users_second_factor_delete(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+begin
+  perform api.user_record(v_id);
+  if v_id = core.user_id() then
+    perform core.fail('conflict', 'You cannot reset your own second factor here. Use DELETE /api/auth/two-factor.');
+  end if;
+  perform api.user_lock(v_id);
+  perform api.require_can_manage_user(v_id);
+  perform core.second_factor_remove(v_id, 'second_factor_reset');
+  return json_build_object('id', v_id);
+end $$;
+comment on function api.users_second_factor_delete is
+  'Removes the second factor of a user who has lost it, and tells them by email. Audited. Raises not_found; conflict '
+  'for the current user; invalid_state without a second factor; forbidden if the user has permissions that the current '
+  'user lacks, and during an impersonation.';
+
 create function api.login_remove(p_user_id bigint) returns void language plpgsql as $$
 begin
   if p_user_id = core.user_id() then
@@ -249,9 +311,12 @@ begin
   perform api.require_an_admin();
   update student set user_id = null where user_id = p_user_id;
   update teacher set user_id = null where user_id = p_user_id;
+  delete from api_key where user_id = p_user_id;
   perform core.sessions_revoke(array[p_user_id]);
+  perform core.second_factor_delete(p_user_id);
 end $$;
 comment on function api.login_remove is
-  'Deletes a login: ends its sessions, releases its email address and removes its roles. The student or teacher stays. '
-  'Raises conflict for the current user''s own login and for the last admin, forbidden if the user has permissions '
-  'that the current user lacks.';
+  'Deletes a login: ends its sessions, deletes its API keys and its second factor, releases its email address and '
+  'removes its roles. '
+  'The student or teacher stays. Raises conflict for the current user''s own login and for the last admin, forbidden '
+  'if the user has permissions that the current user lacks.';

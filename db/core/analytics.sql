@@ -353,19 +353,14 @@ comment on function core.analytics_update_table is
 create function core.analytics_refresh(p_tenant_id bigint, p_everything boolean default false) returns json
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  v_time_zone text;
   v_before text[];
-  v_time_zone_before text := current_setting('app.time_zone', true);
   v_seen jsonb;
   v_counters jsonb;
   v_part core.analytics_part;
   v_rows jsonb := '{}';
 begin
-  select t.time_zone
-    into v_time_zone
-    from platform.tenant t
-    where t.id = p_tenant_id and t.status <> 'deleted';
-  if not found or not core.try_lock_schema(p_tenant_id) then
+  if not exists (select from platform.tenant where id = p_tenant_id and status <> 'deleted' and node_id is null)
+      or not core.try_lock_schema(p_tenant_id) then
     return null;
   end if;
   -- Checked first, because an insert with `on conflict` would wait for another worker that is inserting the row.
@@ -380,9 +375,6 @@ begin
   -- now or not.
   select c.counters into v_counters from core.analytics_change_counters(p_tenant_id) c;
   v_before := core.enter_tenant(p_tenant_id);
-  perform
-    set_config('search_path', format('tenant_%s, public, pg_temp', p_tenant_id), true),
-    set_config('app.time_zone', v_time_zone, true);
   for v_part in select * from core.analytics_part order by refresh_order loop
     if p_everything
         or v_seen -> 'all' is distinct from v_counters -> 'all'
@@ -391,15 +383,15 @@ begin
       v_rows := v_rows || jsonb_build_object(v_part.name, core.analytics_update_table(v_part, p_tenant_id));
     end if;
   end loop;
-  perform core.leave_tenant(v_before), set_config('app.time_zone', coalesce(v_time_zone_before, ''), true);
+  perform core.leave_tenant(v_before);
   update mart.school set refreshed_at = now(), seen = v_counters where tenant_id = p_tenant_id;
   return v_rows;
 end $$;
 comment on function core.analytics_refresh is
   'Updates the mart of a school where the school has changed since the last refresh, or all of it, in one '
   'transaction. Returns the rows written or deleted by part, {} if nothing has changed. Null if the refresh is not '
-  'possible: the school is deleted, is not migrated or being migrated, or another worker is refreshing it. Security '
-  'definer: the worker may neither read schools nor write the mart.';
+  'possible: the school is deleted, on another server, is not migrated or being migrated, or '
+  'another worker is refreshing it. Security definer: the worker may neither read schools nor write the mart.';
 
 create function core.analytics_queue() returns json
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -414,10 +406,17 @@ begin
   insert into mart.school (tenant_id)
     select t.id
     from platform.tenant t
-    where t.status <> 'deleted' and not exists (select from mart.school m where m.tenant_id = t.id)
+    where t.status <> 'deleted' and t.node_id is null
+      and not exists (select from mart.school m where m.tenant_id = t.id)
     on conflict do nothing;
+  -- The facts of schools on other servers are copies.
   with school as materialized (
-    select m.tenant_id, m.refreshed_at, m.seen from mart.school m order by m.tenant_id for update skip locked
+    select m.tenant_id, m.refreshed_at, m.seen
+    from mart.school m
+    join platform.tenant t on t.id = m.tenant_id
+    where t.node_id is null
+    order by m.tenant_id
+    for update of m skip locked
   ), compared as materialized (
     select c.tenant_id, s.refreshed_at, s.seen is not distinct from c.counters as is_same
     from core.analytics_change_counters() c
@@ -441,7 +440,7 @@ begin
     select m.tenant_id
     from mart.school m
     join platform.tenant t on t.id = m.tenant_id
-    where t.status = 'deleted' and t.schema_version = 0
+    where t.status = 'deleted' and t.schema_version = 0 and t.node_id is null
     for update of m skip locked);
   foreach v_tenant_id in array v_purged loop
     v_before := core.enter_tenant(v_tenant_id);
@@ -469,11 +468,13 @@ create function core.analytics_age() returns json
         round(extract(epoch from now() - min(coalesce(m.refreshed_at, t.created_at)))::numeric, 1), 0))
     from platform.tenant t
     left join mart.school m on m.tenant_id = t.id
-    where t.status <> 'deleted'
+    -- On a node, a school with a node_id has moved away.
+    where t.status <> 'deleted' and (t.node_id is null or (core.this_node()).id is null)
   $$;
 comment on function core.analytics_age is
   'The age of the oldest mart of all schools that are not deleted: {schools, oldest_seconds}. A school that was never '
-  'refreshed counts from its creation. Security definer: processes that may read no table publish it as a metric.';
+  'refreshed counts from its creation. At home the schools on nodes count too, by what was copied of their facts. '
+  'Security definer: processes that may read no table publish it as a metric.';
 
 create function core.analytics_jobs() returns table (
     task text, tenant_id bigint, ready bigint, waiting bigint, running bigint, failed bigint,
@@ -498,3 +499,38 @@ comment on function core.analytics_jobs is
   'The queue by task and school, for the view analytics.jobs: the schools in app.analytics_tenants, and for an '
   'analyst who sees all schools also the jobs of no school. Security definer: an analyst may read nothing of the '
   'queue but these counts.';
+
+create function core.has_analysts() returns boolean
+  language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select exists (select from platform.user_account where role = 'analyst' and is_active and deleted_at is null);
+$$;
+comment on function core.has_analysts is
+  'Whether an operator with the role analyst can log in. The API then keeps the analytics process running. Security '
+  'definer: the API reads no tables.';
+
+create function core.next_question_run(p_schedule text, p_after timestamptz) returns timestamptz
+  language sql stable set search_path = pg_catalog, pg_temp as $$
+  select date_trunc(unit, p_after, 'UTC') + ('1 ' || unit)::interval + interval '6 hours'
+  from (
+    select case p_schedule when 'daily' then 'day' when 'weekly' then 'week' when 'monthly' then 'month' end as unit
+  ) schedule;
+$$;
+comment on function core.next_question_run is
+  'When a schedule runs next: at 6:00 UTC of the next day, Monday or first of a month. Null without a schedule.';
+
+create function core.may_receive_answers(p_owner_id bigint, p_recipient_id bigint) returns boolean
+  language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select exists (
+    select
+    from platform.user_account o
+    join platform.user_account r on r.id = p_recipient_id
+    where o.id = p_owner_id
+      and r.is_active
+      and r.deleted_at is null
+      and (r.role = 'admin'
+        or r.analyst_tenant_ids is null
+        or (o.role = 'analyst' and o.analyst_tenant_ids <@ r.analyst_tenant_ids))
+  );
+$$;
+comment on function core.may_receive_answers is
+  'Whether an operator may see all schools that the owner of a question sees. Security definer for the worker.';

@@ -96,8 +96,11 @@ begin
   loop
     v_cursor := 'archive_table_' || v_table.name;
     open v_cursor for execute format(
-      $sql$select %L || row_to_json(r)::text || '}' from (select %s from %I.%I order by %s) r$sql$,
-      format('{"table":%s,"row":', to_json(v_table.name)), v_table.columns, v_schema, v_table.name, v_table.key);
+      $sql$select %L || row_to_json(r)::text || '}' from (select %s from %I.%I where %s order by %s) r$sql$,
+      format('{"table":%s,"row":', to_json(v_table.name)), v_table.columns, v_schema, v_table.name,
+      -- Anybody who reads the file could sign messages of the school with the secrets of webhooks. API keys must not
+      -- work on another server without a decision of their users.
+      case when v_table.name in ('webhook_secret', 'api_key') then 'false' else 'true' end, v_table.key);
     name := v_cursor;
     at_a_time := case when v_table.is_large then 1 else 500 end;
     return next;
@@ -119,17 +122,108 @@ end $$;
 comment on function core.archive_open is
   'Opens a cursor for each part of the export of a school, in the order of the file: header, tables, sequences. Each '
   'returns lines of JSON; at_a_time is how many to fetch at once. bytea is exported as base64; json as text, so that '
-  'it stays unchanged and a JSON null differs from SQL null. Call it in a transaction of its own with isolation '
-  'repeatable read. From then on all tables are locked against migrations.';
+  'it stays unchanged and a JSON null differs from SQL null; secrets of webhooks, and API keys, are left out. '
+  'Call it in a transaction of its own with isolation repeatable read. From then on all tables are locked against '
+  'migrations.';
 
 create function core.archive_school(p_header jsonb) returns platform.tenant
   language sql stable set search_path = pg_catalog, pg_temp
   return jsonb_populate_record(
     null::platform.tenant,
-    '{"is_impersonation_allowed": true}' || (p_header -> 'tenant'));
+    '{"is_impersonation_allowed": true, "is_second_factor_required": false}' || (p_header -> 'tenant'));
 comment on function core.archive_school is
   'The row of platform.tenant in the header of a file. Columns that an older file lacks have the values of a new '
   'school.';
+
+create function core.archive_as(p_header jsonb, p_subdomain text) returns jsonb
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_id bigint := (p_header #>> '{tenant,id}')::bigint;
+  v_file_created_at timestamptz := (p_header #>> '{tenant,created_at}')::timestamptz;
+  v_created_at timestamptz := (
+    select t.created_at from platform.tenant t where t.id = v_id and not core.is_reserved(t));
+  v_is_taken boolean := exists (select from platform.tenant t where t.id = v_id)
+    or to_regnamespace('tenant_' || v_id) is not null;
+  -- That of an earlier import of the same file, which stopped.
+  v_reserved_id bigint := (
+    select t.id
+    from platform.tenant t
+    where t.subdomain = p_subdomain and t.created_at = v_file_created_at and core.is_reserved(t));
+begin
+  if p_subdomain !~ '^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$' or core.is_reserved_subdomain(p_subdomain) then
+    perform core.fail('validation_error', format('%s cannot be the subdomain of a school.', to_json(p_subdomain)));
+  end if;
+  return p_header
+    || jsonb_build_object(
+      'tenant', p_header -> 'tenant' || jsonb_build_object(
+        'id', coalesce(v_reserved_id, case when v_is_taken then nextval('platform.tenant_id_seq') else v_id end),
+        'subdomain', p_subdomain,
+        -- Two active copies of a school would remind and notify the same people.
+        'suspended_at', case
+          when v_created_at = v_file_created_at
+            then coalesce((p_header #>> '{tenant,suspended_at}')::timestamptz, now())
+          else (p_header #>> '{tenant,suspended_at}')::timestamptz
+        end),
+      'copy_of', jsonb_build_object('id', v_id, 'subdomain', p_header #>> '{tenant,subdomain}'));
+end $$;
+comment on function core.archive_as is
+  'The header of a file for an import under another subdomain. The school gets a new id if its id is taken; if it is '
+  'taken by the school itself, the imported one is a copy and starts suspended. An import that stopped keeps its id. '
+  'Raises validation_error for an invalid or reserved subdomain.';
+
+create function core.archive_plan(p_header jsonb) returns bigint
+  language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+  v_id bigint := (select p.id from platform.plan p where lower(p.name) = lower(p_header ->> 'plan'));
+begin
+  if v_id is null then
+    perform core.fail('conflict', format('There is no plan called %s. Create it first.', p_header ->> 'plan'));
+  end if;
+  return v_id;
+end $$;
+comment on function core.archive_plan is 'The plan of a file, by its name. Raises conflict if there is none.';
+
+create function core.archive_reserve(p_header jsonb, p_node_name text default null,
+  out node_id bigint, out reserved_at timestamptz)
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_file platform.tenant := core.archive_school(p_header);
+  v_school platform.tenant;
+  v_server text;
+begin
+  select * into v_school from platform.tenant t where t.id = v_file.id for update;
+  if found then
+    if v_school.created_at <> v_file.created_at then
+      perform core.fail('conflict', format('School %s of this database is a different school (%s).', v_file.id,
+        v_school.subdomain));
+    end if;
+    -- Its server refuses a school that was not purged.
+    v_server := coalesce((select n.name from platform.node n where n.id = v_school.node_id), 'home');
+    if v_server <> p_node_name then
+      perform core.fail('conflict', format('School %s (%s) is in the directory at %s. Leave out --node.', v_file.id,
+        v_school.subdomain, v_server));
+    end if;
+    -- An import that stopped is continued, and no longer belongs to the command that began it.
+    update platform.tenant t set updated_at = now() where t.id = v_file.id and core.is_reserved(t);
+    node_id := v_school.node_id;
+    return;
+  end if;
+  if exists (select from platform.tenant t where t.subdomain = v_file.subdomain) then
+    perform core.fail('conflict', format('Another school of this database has the subdomain %s.', v_file.subdomain));
+  end if;
+  node_id := case when p_node_name is distinct from 'home' then core.node_of_new_school(p_node_name) end;
+  if node_id is not null then
+    insert into platform.tenant (id, name, subdomain, status, plan_id, contact_email, created_at, node_id)
+      values (v_file.id, v_file.name, v_file.subdomain, 'deleted', core.archive_plan(p_header), v_file.contact_email,
+        v_file.created_at, archive_reserve.node_id)
+      returning tenant.updated_at into reserved_at;
+    perform setval('platform.tenant_id_seq', greatest(v_file.id, last_value)) from platform.tenant_id_seq;
+  end if;
+end $$;
+comment on function core.archive_reserve is
+  'Reserves id and subdomain of the school of a file at home, and chooses its server, as core.school_reserve does. A '
+  'school that was purged returns to the server in the directory. Returns null for node_id if it belongs at home, and '
+  'for reserved_at if it reserved nothing. Raises conflict, and not_found for an unknown node.';
 
 create function core.archive_insert_school(p_header jsonb) returns void
   language plpgsql set search_path = pg_catalog, pg_temp as $$
@@ -138,6 +232,7 @@ declare
   v_tenant platform.tenant;
   v_known integer := (select coalesce(max(version), 0) from platform.tenant_migration);
   v_status text := case when v_file.suspended_at is null then 'active' else 'suspended' end;
+  v_subscription jsonb := nullif(p_header -> 'subscription', 'null');
 begin
   if v_file.schema_version > v_known then
     perform core.fail('conflict', format(
@@ -162,11 +257,9 @@ begin
     if exists (select from platform.tenant t where t.subdomain = v_file.subdomain) then
       perform core.fail('conflict', format('Another school of this database has the subdomain %s.', v_file.subdomain));
     end if;
-    v_file.plan_id := (select p.id from platform.plan p where lower(p.name) = lower(p_header ->> 'plan'));
-    if v_file.plan_id is null then
-      perform core.fail('conflict', format('There is no plan called %s. Create it first.', p_header ->> 'plan'));
-    end if;
+    v_file.plan_id := core.archive_plan(p_header);
     v_tenant := v_file;
+    v_tenant.node_id := null;
     v_tenant.schema_version := 0;
     v_tenant.deleted_at := null;
     v_tenant.status := v_status;
@@ -175,9 +268,10 @@ begin
       select s.*
       -- Files of earlier versions have no grace_days.
       from jsonb_populate_record(null::platform.subscription, '{"grace_days": 14}'
-        || nullif(p_header -> 'subscription', 'null')
-        || jsonb_build_object('id', nextval('platform.subscription_id_seq'), 'plan_id', v_file.plan_id)) s
-      where s.tenant_id = v_file.id;
+        || v_subscription
+        || jsonb_build_object('id', nextval('platform.subscription_id_seq'), 'plan_id', v_file.plan_id,
+          'tenant_id', v_file.id)) s
+      where v_subscription is not null;
     if not p_header -> 'subscription' ? 'grace_days' then
       -- In earlier versions nothing ended a period. As in the upgrade, the import cancels no school.
       update platform.subscription
@@ -260,6 +354,7 @@ create function core.archive_end(p_header jsonb, p_sequences jsonb) returns void
 declare
   v_file platform.tenant := core.archive_school(p_header);
   v_schema text := 'tenant_' || v_file.id;
+  v_before text[];
   v_table record;
   v_constraint record;
 begin
@@ -290,6 +385,20 @@ begin
   end loop;
   update platform.tenant set seeded_permission_id = v_file.seeded_permission_id where id = v_file.id;
   perform core.tenant_migrate(v_file.id);
+  v_before := core.enter_tenant(v_file.id);
+  -- The file has no secrets of webhooks.
+  update webhook set is_active = false where is_active;
+  update webhook_delivery
+    set status = 'failed', reason = 'webhook_disabled', next_attempt_at = null
+    where status = 'pending';
+  if p_header ? 'copy_of' then
+    -- The addresses of feeds and the phones belong to the school of the file. No secret works for two schools, and no
+    -- message is sent twice.
+    delete from calendar_feed;
+    delete from device;
+    update notification_delivery set status = 'dropped', reason = 'school_closed' where status = 'pending';
+  end if;
+  perform core.recount_usage(), core.leave_tenant(v_before);
   insert into platform.tenant_usage (tenant_id, students, teachers, classes)
     select v_file.id, size.* from core.tenant_size(v_file.id) size
     on conflict (tenant_id) do update
@@ -299,11 +408,13 @@ begin
   end if;
   perform setval('platform.tenant_id_seq', greatest(v_file.id, last_value)) from platform.tenant_id_seq;
   perform core.audit('tenant.import', 'tenant', v_file.id, v_file.id,
-    core.diff(null, jsonb_build_object('exported_at', p_header -> 'exported_at')));
+    core.diff(null, jsonb_strip_nulls(jsonb_build_object(
+      'exported_at', p_header -> 'exported_at', 'copy_of', p_header -> 'copy_of'))));
 end $$;
 comment on function core.archive_end is
   'Completes the import of a school after its rows: sets the sequences, checks the foreign keys, switches triggers '
-  'on, runs newer migrations, grants newer permissions, writes the audit entry.';
+  'on, runs newer migrations, disables webhooks, whose secrets are not in the file, grants newer permissions, writes '
+  'the audit entry. An import under another subdomain (core.archive_as) has no feeds, devices and pending messages.';
 
 create function core.is_purge_due(p_school platform.tenant, p_days integer) returns boolean
   language sql stable
@@ -358,14 +469,15 @@ begin
   end if;
   delete from platform.session where tenant_id = p_tenant_id;
   delete from platform.one_time_token where tenant_id = p_tenant_id;
+  delete from platform.second_factor where tenant_id = p_tenant_id;
   perform core.audit('tenant.purge', 'tenant', p_tenant_id, p_tenant_id,
     core.diff(null, jsonb_build_object('file', p_file)));
   return true;
 end $$;
 comment on function core.purge_mark is
-  'Marks a school as purged once its file is written, deletes its sessions and one-time tokens, and writes the audit '
-  'entry. From here on the school can no longer be restored, only imported. Returns false and does nothing if it was '
-  'restored meanwhile. Security definer: see core.purge_due.';
+  'Marks a school as purged once its file is written, deletes its sessions, one-time tokens and second factors, and '
+  'writes the audit entry. From here on the school can no longer be restored, only imported. Returns false and does '
+  'nothing if it was restored meanwhile. Security definer: see core.purge_due.';
 
 create function core.purge_drop(p_tenant_id bigint) returns boolean
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$

@@ -32,10 +32,22 @@ begin
       coalesce(i.email, v_actor_email),
       case when i.id is not null then core.user_id() end,
       case when i.id is not null then v_actor_email end,
-      p_action, p_tenant_id, p_target_type, p_target_id, p_changes, core.client_context())
+      p_action, p_tenant_id, p_target_type, p_target_id,
+      coalesce(p_changes, '{}') || case when core.api_key_id() is null then '{}'
+        else core.diff(null, jsonb_build_object('api_key',
+          current_setting('app.api_key')::jsonb - '{role,tenant_ids,is_read_only}'::text[])) end,
+      core.client_context())
     from core.impersonator() i;
   perform set_config('app.audited', 'yes', true);
 end $$;
 comment on function core.audit is
   'Adds an entry to the audit log, in the transaction of the change. An actor with an id is an operator; users of a '
-  'school have only an email. An impersonation has both. Security definer, because no role may write the table.';
+  'school have only an email. An impersonation has both. With an API key, the changes also have its id and name, as '
+  '`api_key`. Security definer, because no role may write the table.';
+
+create function core.audit_api_key(p_verb text, p_id bigint, p_before jsonb, p_after jsonb) returns void
+  language sql security definer set search_path = pg_catalog, pg_temp as $$
+  select core.audit('api_key.' || p_verb, 'api_key', p_id, core.tenant_id(), core.diff(p_before, p_after));
+$$;
+comment on function core.audit_api_key is
+  'Adds the audit entry of a change of an API key. p_verb: create, update or revoke.';

@@ -12,6 +12,10 @@ create function core.session_id() returns bigint language sql stable
   return nullif(current_setting('app.session_id', true), '')::bigint;
 comment on function core.session_id is 'The session of this request; null when nobody is logged in.';
 
+create function core.api_key_id() returns bigint language sql stable
+  return (nullif(current_setting('app.api_key', true), '')::json ->> 'id')::bigint;
+comment on function core.api_key_id is 'The API key of this request; null for a session.';
+
 create function core.impersonator(out id bigint, out email text) language sql stable
   return (
     nullif(current_setting('app.impersonator_id', true), '')::bigint,
@@ -44,7 +48,7 @@ create function core.permissions_except(p_permissions text[], p_without text[]) 
 comment on function core.permissions_except is 'The permissions without some of them.';
 
 -- The next two functions read the session when they are called. A request without a session has no permissions, except
--- for a calendar feed: core.admit stores those of its owner in the settings.
+-- with an API key or for a calendar feed: core.admit stores those in the settings.
 create function core.permissions() returns text[]
   language sql stable security definer set search_path = pg_catalog, pg_temp
   return coalesce(
@@ -54,15 +58,15 @@ create function core.permissions() returns text[]
   );
 comment on function core.permissions is 'The permissions of the user of this request.';
 
-create function core.wide_permissions() returns text[]
+create function core.whole_school_permissions() returns text[]
   language sql stable security definer set search_path = pg_catalog, pg_temp
   return coalesce(
-    nullif(current_setting('app.wide_permissions', true), '')::text[],
+    nullif(current_setting('app.whole_school_permissions', true), '')::text[],
     (select core.permissions_except(permissions, taught_permissions)
       from platform.session where id = core.session_id()),
     '{}'
   );
-comment on function core.wide_permissions is
+comment on function core.whole_school_permissions is
   'The permissions that the user of this request has for the whole school: from a role other than teacher and student.';
 
 create function core.has_permission(p_permission text) returns boolean language sql stable
@@ -70,7 +74,7 @@ create function core.has_permission(p_permission text) returns boolean language 
 comment on function core.has_permission is 'Whether the user of this request has a permission; false without a login.';
 
 create function core.has_permission_for_all(p_permission text) returns boolean language sql stable
-  return p_permission = any (core.wide_permissions());
+  return p_permission = any (core.whole_school_permissions());
 comment on function core.has_permission_for_all is
   'Whether the user of this request has a permission for the whole school: from a role other than teacher and student.';
 
@@ -91,16 +95,19 @@ create function core.day_begins(p_day date) returns timestamptz language sql sta
   return p_day::timestamp at time zone core.time_zone();
 comment on function core.day_begins is 'The start of a day in the time zone of the school.';
 
-create function core.fail(p_error text, p_message text, p_details json default null) returns void
+create function core.fail(
+  p_error text, p_message text, p_details json default null, p_retry_after_s integer default null) returns void
   language plpgsql stable as $$
 begin
   raise exception using
     errcode = (select sqlstate from core.error where name = p_error),
     message = p_message,
-    detail = coalesce(p_details::text, '');
+    detail = coalesce(p_details::text, ''),
+    hint = coalesce(p_retry_after_s::text, '');
 end $$;
 comment on function core.fail is
-  'Raises an error of core.error with a message for the client. p_details: [{path, message}] for field errors.';
+  'Raises an error of core.error with a message for the client. p_details: [{path, message}] for field errors. '
+  'p_retry_after_s: the seconds after which the client may try again, for the error unavailable; 1 by default.';
 
 create function core.refuse_field(p_error text, p_path text, p_message text) returns void language sql stable
   return core.fail(p_error, p_message, json_build_array(json_build_object('path', p_path, 'message', p_message)));

@@ -68,14 +68,16 @@ declare
   v_subscription_status text;
   v_relevant text[]; -- the permissions that determine the scope
   v_feed record;
-  v_feed_permissions text := '';
-  v_feed_wide_permissions text := '';
+  v_api_key record;
+  v_api_key_description text := ''; -- empty without an API key
+  v_permissions text := '';
+  v_whole_school_permissions text := '';
 begin
   select * into o from core.operation where name = p_operation;
   if not found then
     raise exception 'There is no operation %.', p_operation;
   end if;
-  if core.is_reserved_subdomain(p_context ->> 'subdomain') then
+  if p_context ? 'subdomain' and core.is_reserved_subdomain(p_context ->> 'subdomain') then
     p_context := p_context - 'subdomain';
   end if;
 
@@ -87,8 +89,22 @@ begin
         perform core.fail('invalid_token', 'This refresh token is not valid.');
       end if;
     end if;
-    select * into v_caller from platform.session where id = p_session_id and revoked_at is null and expires_at > now();
-    if not found then
+    if o.access = 'platform' and p_context ? 'operator' and (core.this_node()).id is not null then
+      -- On a node: the home has admitted the operator, and the router passes on the session or the key.
+      v_caller := jsonb_populate_record(v_caller, p_context -> 'operator');
+      v_api_key_description := coalesce(p_context #>> '{operator,api_key}', '');
+    elsif p_context ? 'api_key' and o.access <> 'refresh' then
+      select * into v_api_key from core.api_key_caller(p_context -> 'api_key');
+      v_caller := v_api_key.caller;
+      v_api_key_description := v_api_key.description;
+      v_permissions := v_caller.permissions::text;
+      v_whole_school_permissions := core.permissions_except(v_caller.permissions, v_caller.taught_permissions)::text;
+    else
+      select * into v_caller
+        from platform.session
+        where id = p_session_id and revoked_at is null and expires_at > now();
+    end if;
+    if v_caller.user_id is null then
       perform core.fail('invalid_token', 'The session has ended. Log in again.');
     elsif v_caller.impersonator_id is not null
         and not ('admin' = any (v_caller.roles) and coalesce((p_context ->> 'is_audited')::boolean, false)) then
@@ -104,6 +120,13 @@ begin
     elsif o.access = 'analyst' and not (v_caller.tenant_id is null and v_caller.roles && '{admin,analyst}') then
       perform core.fail('forbidden', 'This needs a platform operator.');
     end if;
+    if v_api_key_description <> '' then
+      if o.needs_session then
+        perform core.fail('forbidden', 'An API key cannot be used for this. Log in as a user.');
+      elsif o.writes and (v_api_key_description::json ->> 'is_read_only')::boolean then
+        perform core.fail('forbidden', 'This API key can only read. The request changes or records something.');
+      end if;
+    end if;
   elsif o.access = 'public' then
     if not coalesce((p ->> 'is_platform')::boolean, false) then
       v_caller.tenant_id := core.resolve_tenant(p, p_context);
@@ -112,7 +135,7 @@ begin
     select k.tenant_id, k.user_id into v_caller.tenant_id, v_caller.user_id from platform.one_time_token k
       where k.hash = core.token_hash(p ->> 'token') and k.used_at is null and k.expires_at > now();
     if not found then
-      perform core.fail('invalid_token', 'This link has expired or was already used. Request a new one.');
+      perform core.fail('invalid_token', 'This link or login has expired or was already used. Start again.');
     end if;
   else
     -- A picture or a calendar feed. School 0 is the platform, which has pictures, and for feeds it does not exist.
@@ -140,7 +163,7 @@ begin
       perform core.fail('invalid_token', 'This school is closed.');
     end if;
     if not v_is_schema_locked or v_tenant.schema_version < core.required_schema_version() then
-      perform core.refuse_migrating_school();
+      perform core.refuse_migrating_school(tenant_id, v_is_schema_locked);
     end if;
 
     if o.access = 'feed' then
@@ -155,8 +178,8 @@ begin
       v_caller.taught_permissions := (v_feed.rights).taught_permissions;
       v_caller.roles := (v_feed.rights).roles;
       v_caller.student_id := (v_feed.rights).student_id;
-      v_feed_permissions := v_caller.permissions::text;
-      v_feed_wide_permissions := core.permissions_except(v_caller.permissions, v_caller.taught_permissions)::text;
+      v_permissions := v_caller.permissions::text;
+      v_whole_school_permissions := core.permissions_except(v_caller.permissions, v_caller.taught_permissions)::text;
       if v_feed.kind in ('class', 'teacher') then
         select permission, allows_own_rows into o.permission, o.allows_own_rows
           from core.operation where name = 'schedule_feeds_create';
@@ -167,7 +190,8 @@ begin
       v_lacks_permission := true;
       v_is_open := o.open_to = 'everyone' or (o.open_to = 'staff' and v_caller.student_id is null
         and not v_caller.roles <@ '{student}');
-      if not o.allows_own_rows and v_is_open is not true then
+      -- What a user may do without the permission is not part of a key.
+      if v_api_key_description <> '' or (not o.allows_own_rows and v_is_open is not true) then
         perform core.fail('forbidden', format('This needs the permission %s.', o.permission));
       end if;
     end if;
@@ -213,15 +237,17 @@ begin
     set_config('app.student_id', coalesce(v_caller.student_id::text, ''), true),
     set_config('app.scope', scope, true),
     -- The permissions of a session are read when an operation asks for them, which few do (core.permissions).
-    set_config('app.permissions', v_feed_permissions, true),
-    set_config('app.wide_permissions', v_feed_wide_permissions, true),
+    set_config('app.permissions', v_permissions, true),
+    set_config('app.whole_school_permissions', v_whole_school_permissions, true),
     -- A request never counts as system work, to which row policies show all rows (core.enter_tenant).
     set_config('app.is_system', '', true),
+    set_config('app.api_key', v_api_key_description, true),
     set_config('app.actor_email', coalesce(v_caller.email, ''), true),
     set_config('app.impersonator_id', coalesce(v_caller.impersonator_id::text, ''), true),
     set_config('app.impersonator_email', coalesce(v_caller.impersonator_email, ''), true),
     set_config('app.time_zone', coalesce(v_tenant.time_zone, 'UTC'), true),
     set_config('app.request_id', coalesce(p_context ->> 'request_id', ''), true),
+    set_config('app.traceparent', coalesce(p_context ->> 'traceparent', ''), true),
     set_config('app.ip', coalesce(p_context ->> 'ip', ''), true),
     set_config('app.user_agent', coalesce(p_context ->> 'user_agent', ''), true),
     set_config('app.picture_key', coalesce(p_context ->> 'picture_key', ''), true),
@@ -232,11 +258,11 @@ comment on function core.admit is
   'for the platform), the scope, and whether the user must be a teacher or a student.';
 
 -- Runs one operation for one request, in its own transaction.
---   p_session_id  the session in the verified access token; null without a token
+--   p_session_id  the session in the verified access token; null without a token or with an API key
 --   p             the parameters from path, query and body, validated by the facade
---   p_context     {tenant_id?, subdomain?, request_id, ip, user_agent, if_match?, idempotency_key?, request_hash?,
---                 range?, known?, needs_version?, check_only?, is_audited?, picture_key?}; see CallContext in
---                 src/database/call.ts
+--   p_context     {tenant_id?, subdomain?, request_id, traceparent?, ip, user_agent, if_match?, idempotency_key?,
+--                 request_hash?, range?, known?, needs_version?, check_only?, is_audited?, picture_key?, api_key?};
+--                 see CallContext in src/database/call.ts. The router adds operator? (core.operator_of)
 --   p_content     the uploaded bytes; only for an operation with content = takes
 --   answer        the JSON that the operation returns, as text
 --   content       the bytes of the file; only for an operation with content = gives
@@ -255,7 +281,7 @@ create function core.call(
 declare
   v_admitted record := core.admit(p_operation, p_session_id, p, p_context);
   o core.operation := v_admitted.o;
-  v_search_path text := coalesce('tenant_' || v_admitted.tenant_id, 'platform') || ', public, pg_temp';
+  v_search_path text := core.search_path_of(v_admitted.tenant_id);
   v_answer json;
 begin
   perform
@@ -291,7 +317,7 @@ create function core.run_write(p_search_path text, o core.operation, p jsonb, p_
   returns json language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_is_check boolean := coalesce((p_context ->> 'check_only')::boolean, false);
-  v_key text := case when o.idempotent and not v_is_check then p_context ->> 'idempotency_key' end;
+  v_key text := case when o.idempotent and not v_is_check then core.own_idempotency_key(p_context) end;
   v_answer json;
   v_record_id bigint;
   v_is_restore boolean;
@@ -327,16 +353,20 @@ begin
   if v_is_check then
     return null;
   end if;
+  if o.access = 'platform' and o.runs_on = 'school' then
+    perform core.refuse_school_elsewhere(v_record_id);
+  end if;
   if o.content = 'takes' and p_content is not null then
     execute 'insert into file (content, content_type, name) values ($1, $2, $3) returning id' into v_file_id
       using p_content, p ->> 'content_type', p ->> 'file_name';
     p := p || jsonb_build_object('file_id', v_file_id);
   end if;
   v_answer := core.run_operation(p_search_path, o.name, p);
+  perform core.queue_webhooks();
   if v_key is not null then
     update idempotency_key set answer = v_answer where user_id = core.user_id() and key = v_key;
   end if;
-  if o.access = 'platform' and current_setting('app.audited', true) <> 'yes' then
+  if o.access in ('platform', 'analyst') and current_setting('app.audited', true) <> 'yes' then
     raise exception 'The operation % left no audit entry.', o.name;
   end if;
   return v_answer;
@@ -405,119 +435,3 @@ begin
 end $define$;
 comment on function core.define_run_operation is
   'Generates core.run_operation from all operations. After a change of core.operation it has to be called again.';
-
--- p_range: {start, end, of}, ends included. Without start, the last `end` bytes. Beyond the end of the file: no bytes.
--- With the digest of another file in `of`: the whole file.
-create function core.file_content(p_file_id bigint, p_range jsonb) returns bytea language sql stable as $$
-  select case
-      when p_range is null or p_range ->> 'of' <> digest then content
-      else substring(content from part.first + 1 for greatest(part.last - part.first + 1, 0))
-    end
-  from file,
-    lateral (select (p_range ->> 'start')::bigint as start, (p_range ->> 'end')::bigint as "end") requested,
-    lateral (select
-      least(coalesce(requested.start, greatest(size - requested."end", 0)), size)::integer as first,
-      case when requested.start is null then size - 1
-        else least(coalesce(requested."end", size), size - 1)::integer end as last) part
-  where id = p_file_id;
-$$;
-comment on function core.file_content is 'The bytes of a file, or of the requested range.';
-
--- The insert makes a second request with the same key wait until the first one has ended.
-create function core.claim_idempotency_key(p_operation text, p_key text, p_request_hash text) returns json
-  language plpgsql as $$
-declare
-  v_earlier record;
-begin
-  delete from idempotency_key
-    where user_id = core.user_id() and key = p_key and created_at < now() - core.idempotency_key_lifetime();
-  insert into idempotency_key (user_id, key, operation, request_hash)
-    values (core.user_id(), p_key, p_operation, p_request_hash)
-    on conflict (user_id, key) do nothing;
-  if found then
-    return null;
-  end if;
-  select operation, request_hash, answer into v_earlier
-    from idempotency_key where user_id = core.user_id() and key = p_key;
-  if v_earlier.operation <> p_operation or v_earlier.request_hash <> p_request_hash then
-    perform core.fail('idempotency_key_reused', 'This Idempotency-Key was already used for a different request.');
-  end if;
-  return v_earlier.answer;
-end $$;
-comment on function core.claim_idempotency_key is
-  'Claims an Idempotency-Key for this request of the user and returns null; or returns the answer to the request that '
-  'claimed it within 24 hours. Raises idempotency_key_reused if that was a different request.';
-
-create function core.versioned_fields(p jsonb, p_unversioned_fields text[]) returns jsonb
-  language plpgsql immutable as $$
-declare
-  v_field text;
-begin
-  p := p - p_unversioned_fields;
-  foreach v_field in array p_unversioned_fields loop
-    if v_field like '%.%' then
-      p := p #- string_to_array(v_field, '.');
-    end if;
-  end loop;
-  return p;
-end $$;
-comment on function core.versioned_fields is
-  'The fields of a record that change only with an edit. p_unversioned_fields as in core.record.';
-
-create function core.version_of(p_record text, p_answer json) returns text language plpgsql stable as $$
-declare
-  v_unversioned_fields text[] := (select r.unversioned_fields from core.record r where r.name = p_record);
-  v_updated_at text;
-begin
-  if v_unversioned_fields = '{updated_at}' then
-    -- As nearly all records. Faster than jsonb, and as good, because all answers with a record come from its reader.
-    v_updated_at := '"updated_at":' || (p_answer -> 'updated_at')::text;
-    return md5(coalesce(replace(p_answer::text, v_updated_at, ''), p_answer::text));
-  end if;
-  return md5(core.versioned_fields(p_answer::jsonb, v_unversioned_fields)::text);
-end $$;
-comment on function core.version_of is
-  'The version of a record: a hash of its fields, except for those that change without an edit. Null without a record.';
-
--- An ETag is `"version.body"`. Only the version counts. Weak tags (W/) are accepted, because proxies weaken them.
-create function core.require_match(p_record text, p_id bigint, p_if_match text, p_is_restore boolean) returns void
-  language plpgsql as $$
-declare
-  v_version text;
-  v_answer json;
-begin
-  if p_is_restore then
-    v_answer := core.deleted_record(p_record, p_id);
-  end if;
-  if v_answer is null then
-    execute format('select api.%I($1)', (select reader from core.record where name = p_record))
-      into v_answer using p_id;
-  end if;
-  v_version := core.version_of(p_record, v_answer);
-  if p_if_match <> '*' and v_version not in (
-      select split_part(regexp_replace(tag, '^\s*(W/)?"?', ''), '.', 1)
-      from unnest(string_to_array(p_if_match, ',')) tag) then
-    perform core.fail('precondition_failed', 'The record has changed since you read it. Read it again.');
-  end if;
-end $$;
-comment on function core.require_match is
-  'Raises precondition_failed unless If-Match names the current version of the record, which must be locked.';
-
-create function core.readiness() returns json
-  language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select json_build_object(
-    'fingerprint', (select fingerprint from platform.installation),
-    'tenants_behind', (
-      select count(*)
-      from platform.tenant
-      where schema_version < (select core.required_schema_version()) and not (status = 'deleted' and schema_version = 0)
-    ),
-    -- The worker holds this advisory lock while it runs.
-    'worker', exists (
-      select from pg_locks
-      where locktype = 'advisory' and classid = 7312 and objid = 1 and objsubid = 2
-        and database = (select oid from pg_database where datname = current_database())
-    ));
-$$;
-comment on function core.readiness is
-  'For /api/health/ready: the installed fingerprint, the number of schools to migrate, and whether a worker runs.';

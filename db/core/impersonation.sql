@@ -107,6 +107,64 @@ end $$;
 comment on function core.notify_impersonation is
   'Notifies all admins of the current school that an operator logged in as one of them.';
 
+create function core.lock_operator_session() returns platform.session
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_session platform.session;
+begin
+  -- The home has just admitted the operator, and knows when the session ends. The node keeps a copy as long as an
+  -- impersonation can last.
+  if (core.this_node()).id is not null then
+    insert into platform.session as s (id, user_id, email, roles, expires_at)
+      values (core.session_id(), core.user_id(), current_setting('app.actor_email'), '{admin}',
+        now() + core.impersonation_lifetime())
+      on conflict (id) do update set expires_at = excluded.expires_at;
+  end if;
+  select *
+    into v_session
+    from platform.session s
+    where s.id = core.session_id() and s.tenant_id is null and s.revoked_at is null and 'admin' = any (s.roles)
+    for share;
+  return v_session;
+end $$;
+comment on function core.lock_operator_session is
+  'Locks the session of the operator of this request, if it has not ended, and returns it. Only for '
+  'core.impersonation_begin.';
+
+create function core.impersonators(p_session_ids bigint[]) returns bigint[]
+  language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select array(
+    select distinct impersonator_session_id
+    from platform.session
+    where id = any (p_session_ids) and impersonator_session_id is not null and revoked_at is null
+      and expires_at > now());
+$$;
+comment on function core.impersonators is
+  'The sessions of the operators to whom these sessions belong, if any. For the router, which asks the home whether '
+  'they have ended.';
+
+create function core.ended_operator_sessions(p_session_ids bigint[]) returns bigint[]
+  language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select array(
+    select unnest(p_session_ids)
+    except
+    select id
+    from platform.session
+    where id = any (p_session_ids) and tenant_id is null and 'admin' = any (roles) and revoked_at is null
+      and expires_at > now());
+$$;
+comment on function core.ended_operator_sessions is
+  'Which of these are no longer sessions of operators with the role admin.';
+
+create function core.end_operator_sessions(p_session_ids bigint[]) returns void
+  language sql security definer set search_path = pg_catalog, pg_temp as $$
+  update platform.session
+    set revoked_at = now()
+    where id = any (p_session_ids) and tenant_id is null and revoked_at is null and (core.this_node()).id is not null;
+$$;
+comment on function core.end_operator_sessions is
+  'On a node: ends the copies of sessions that have ended at home, and with them their impersonations.';
+
 create function core.impersonation_begin(p_tenant_id bigint, p_user_id bigint, p_reason text) returns json
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -119,11 +177,7 @@ begin
   -- Locks the school, the operator's session and the user before it checks them. A transaction that ends one of them
   -- commits before these checks, or ends the new session too.
   v_tenant := core.lock_school_for_impersonation(p_tenant_id);
-  select *
-    into v_operator
-    from platform.session s
-    where s.id = core.session_id() and s.revoked_at is null and 'admin' = any (s.roles)
-    for share;
+  v_operator := core.lock_operator_session();
   if v_operator.id is null then
     perform core.fail('invalid_token', 'The session has ended. Log in again.');
   end if;

@@ -1,6 +1,6 @@
--- The job queue as operators see and change it: `npm run school -- jobs` and /metrics. Function bodies are text rather
--- than `begin atomic`, so that a later graphile-worker can replace the views they read. They use the documented view
--- and, of the private tables, only the payload (for the school) and the task names.
+-- The job queue as operators see and change it: `school jobs`, /api/platform/jobs, /metrics. Function bodies are text
+-- rather than `begin atomic`, so that a later graphile-worker can replace the views they read. They use the documented
+-- view and, of the private tables, only the payload (for the school) and the task names.
 
 create function core.jobs() returns table (
     id bigint, task text, state text, priority smallint, attempts smallint, max_attempts smallint,
@@ -71,7 +71,7 @@ comment on function core.error_line is
 create function core.failed_jobs(p_task text, p_limit integer) returns table (
     id bigint, task text, tenant_id bigint, subdomain text, attempts smallint, max_attempts smallint, error text,
     next_run_at timestamptz, total bigint)
-  language sql stable set search_path = pg_catalog, pg_temp as $$
+  language sql stable security definer set search_path = pg_catalog, pg_temp as $$
     select
       f.id, f.task, core.job_school(p.payload), t.subdomain, f.attempts, f.max_attempts, core.error_line(f.last_error),
       case when f.state <> 'failed' then f.run_at end, f.total
@@ -88,7 +88,8 @@ create function core.failed_jobs(p_task text, p_limit integer) returns table (
   $$;
 comment on function core.failed_jobs is
   'Jobs that have failed at least once, permanently failed ones first, then the newest first; `total` is the number '
-  'of all of them. Jobs that are running again right now are left out.';
+  'of all of them. Jobs that are running again right now are left out. Security definer, because operators may not '
+  'read the queue.';
 
 create function core.job(p_id bigint) returns json
   language sql stable set search_path = pg_catalog, pg_temp as $$
@@ -118,7 +119,7 @@ comment on function core.job is
   'One job of the queue, without personal data: of its payload only numbers, booleans and the known codes and dates.';
 
 create function core.change_jobs(p_action text, p_ids bigint[], p_task text, p_is_failed boolean) returns json
-  language plpgsql set search_path = pg_catalog, pg_temp as $$
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_ids bigint[];
   v_tasks text[];
@@ -146,7 +147,9 @@ begin
       group by c.task
     ) counted;
   if v_counts <> '{}' then
-    perform set_config('app.actor_email', 'command line', true);
+    if core.user_id() is null then
+      perform set_config('app.actor_email', 'command line', true);
+    end if;
     perform core.audit(
       'job.' || p_action, 'job', case when cardinality(v_done) = 1 then v_done[1] end, null,
       (
@@ -170,4 +173,5 @@ end $$;
 comment on function core.change_jobs is
   'Runs jobs again now, with all their attempts (retry), or removes them (cancel): the jobs p_ids, or those of '
   'p_task; with p_is_failed only failed ones. Running jobs are left alone, since graphile-worker refuses to change '
-  'them. Returns {done: {<task>: count}, running: [ids], unknown: [ids]} and adds an entry to the audit log.';
+  'them. Returns {done: {<task>: count}, running: [ids], unknown: [ids]} and adds an entry to the audit log. Security '
+  'definer, because operators may not change the queue.';

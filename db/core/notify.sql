@@ -344,3 +344,34 @@ comment on function core.notify is
   'school win over those of operators, and those over the catalog. Returns the number of recipients: 0 if the school '
   'has switched the event off or lacks the feature notifications (unless core.is_mandatory). Call it last in an '
   'operation: the locks on the recipients last until the commit.';
+
+create function core.message_admins(p_tenant_id bigint, p_title text, p_message text) returns integer
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_tenant platform.tenant;
+  v_before text[];
+  v_words jsonb := jsonb_build_object('title', p_title, 'message', p_message);
+  v_sent integer;
+begin
+  select * into v_tenant from platform.tenant where id = p_tenant_id for share;
+  if v_tenant.status <> 'active' then
+    -- Nobody could log in to read it, and deliveries of a closed school are dropped.
+    perform core.fail('invalid_state', format('This school is %s, so it gets no messages.', v_tenant.status));
+  end if;
+  perform core.require_schema(p_tenant_id);
+  v_before := core.enter_tenant(p_tenant_id);
+  v_sent := core.send_message('operator.message', jsonb_build_object('in_app', v_words, 'email', v_words), (
+    select jsonb_agg(jsonb_build_object('user_id', ur.user_id) order by ur.user_id)
+    from user_role ur
+    join role r on r.id = ur.role_id and r.is_system and r.name = 'admin'));
+  perform core.leave_tenant(v_before);
+  if v_sent = 0 then
+    perform core.fail('invalid_state', 'This school has no active admin who could get a message.');
+  end if;
+  return v_sent;
+end $$;
+comment on function core.message_admins is
+  'Sends a message of an operator to the active admins of a school, in-app and by email, also without the feature '
+  'notifications. Returns their number. Raises invalid_state for a school that is not active or has no active admin, '
+  'unavailable during its migration. The caller checks that an operator asks for it.';
+

@@ -2,54 +2,109 @@
 -- changed, thus whenever the connection changes the school. A prepared statement has the name of its school, so it only
 -- ever runs with the same search path, and keeps its plan. Decision 0005.
 
+-- Not a setting of the role: only a superuser may add a setting of an application to a role.
 create function core.max_prepared_statements() returns integer language sql stable
   return coalesce(nullif(current_setting('app.max_prepared_statements', true), '')::integer, 250);
 comment on function core.max_prepared_statements is
-  'The number of prepared statements that one connection keeps, of 80 to 330 kB each. '
-  'Set it by alter role school_api set app.max_prepared_statements.';
+  'The number of prepared statements that one connection keeps, of 80 to 330 kB each. A superuser can change it with '
+  'alter database ... set app.max_prepared_statements.';
 
--- p_statement has one parameter, $1 of type jsonb, and returns one json value. It must come from a definition, never
--- from a request. Its values are passed in a setting, because EXECUTE takes no parameters inside a function, and
--- literals would appear in the log of the server.
--- Another statement `<name>_exists` is prepared together with each one. Running it tells cheaply whether both exist:
--- pg_prepared_statements would read all of them. Preparing is not undone when a transaction fails, so no setting could
--- tell. The statement itself runs outside of the block with the exception, because rows that a subtransaction locks and
--- changes need a multixact.
-create function core.run_prepared(p_statement text, p jsonb) returns json
-  language plpgsql set plan_cache_mode = force_generic_plan as $$
+create function core.request() returns jsonb language sql stable
+  return current_setting('app.request')::jsonb;
+comment on function core.request is
+  'The parameters of the statement that core.run_prepared runs. Statements call it as (select core.request()), so that '
+  'it is evaluated once and not for each row.';
+
+-- p_statement returns one json value, and reads its parameters p by core.request(). It must come from a definition,
+-- never from a request. `execute` takes no parameters inside a function, and literals would appear in the log of the
+-- server.
+-- Only running a statement shows cheaply whether it exists: pg_prepared_statements copies the text of each, and a
+-- setting would be rolled back with the transaction, but the statement would stay. In a transaction that writes, an
+-- empty companion, `<name>_exists`, is run instead, because rows that a subtransaction locks and changes need a
+-- multixact. The companion is prepared last and deallocated first, so it never exists without its statement.
+create function core.run_prepared(p_statement text, p jsonb, p_name text default null) returns json
+  language plpgsql as $$
 declare
-  v_name text := concat('school_', core.tenant_id(), '_', md5(p_statement));
+  v_name text := concat('school_', core.tenant_id(), '_', coalesce(p_name, md5(p_statement)));
+  v_outer_request text := current_setting('app.request', true);
   v_answer json;
+  v_is_done boolean := false;
 begin
+  perform set_config('app.request', p::text, true);
   begin
-    execute format('execute %I', v_name || '_exists');
+    if current_setting('transaction_read_only') = 'on' then
+      execute concat('execute ', v_name) into v_answer;
+      v_is_done := true;
+    else
+      execute concat('execute ', v_name, '_exists');
+    end if;
   exception when invalid_sql_statement_name then
-    perform core.deallocate_unused();
-    execute format('prepare %I(jsonb) as %s', v_name, p_statement);
-    execute format('prepare %I as select', v_name || '_exists');
+    v_is_done := p_statement is null;
+    if not v_is_done then
+      perform core.prepare(v_name, p_statement);
+    end if;
   end;
-  perform set_config('app.statement_parameter', p::text, true);
-  execute format('execute %I(current_setting(''app.statement_parameter'')::jsonb)', v_name) into v_answer;
+  if not v_is_done then
+    execute concat('execute ', v_name) into v_answer;
+  end if;
+  -- A statement can call a function that runs another one.
+  if v_outer_request <> '' then
+    perform set_config('app.request', v_outer_request, true);
+  end if;
   return v_answer;
 end $$;
 comment on function core.run_prepared is
-  'Runs a statement that a definition assembled, with the parameter $1, and returns its json value. Each connection '
-  'keeps its plan for each school.';
+  'Runs a statement that a definition assembled, with the parameters p, and returns its json value. Each connection '
+  'keeps its plan for each school. p_name identifies the statement if it is known before its text; without '
+  'p_statement, the result is null if the connection does not have it.';
 
--- Called only when a statement is missing. The counts of the previous call are in a setting of the session. If its
--- transaction fails, older counts remain, and this call keeps more than it needs to.
+create function core.run_planned(p_statement text, p jsonb) returns json language plpgsql as $$
+declare
+  v_outer_request text := current_setting('app.request', true);
+  v_answer json;
+begin
+  perform set_config('app.request', p::text, true);
+  execute p_statement into v_answer;
+  perform set_config('app.request', v_outer_request, true);
+  return v_answer;
+end $$;
+comment on function core.run_planned is
+  'The same as core.run_prepared for a statement whose best plan depends on the values in its text: it is planned each '
+  'time.';
+
+-- A canceled request can have left the statement without its companion. Its text is the same, since its name contains
+-- a hash of the text, or of everything that the text depends on.
+create function core.prepare(p_name text, p_statement text) returns void language plpgsql as $$
+begin
+  perform core.deallocate_unused();
+  begin
+    execute format('prepare %I as %s', p_name, p_statement);
+  exception when duplicate_prepared_statement then
+    null;
+  end;
+  begin
+    execute format('prepare %I as select', p_name || '_exists');
+  exception when duplicate_prepared_statement then
+    null;
+  end;
+end $$;
+comment on function core.prepare is 'Prepares a statement of core.run_prepared and its companion.';
+
+-- The counts of the previous call are in a setting of the session. If its transaction fails, older counts remain, and
+-- this call keeps more than it needs to.
 create function core.deallocate_unused() returns void language plpgsql as $$
 declare
+  v_max integer := core.max_prepared_statements();
   v_before jsonb;
   v_runs jsonb;
   v_name text;
 begin
-  if (select count(*) from pg_prepared_statements where name ~ '^school_.*_exists$')
-      < core.max_prepared_statements() then
+  if v_max > (
+      select count(*) from pg_prepared_statements where name ~ '^school_' and name !~ '_exists$') then
     return;
   end if;
   v_before := coalesce(nullif(current_setting('app.statement_runs', true), ''), '{}')::jsonb;
-  select jsonb_object_agg(name, generic_plans + custom_plans order by prepare_time)
+  select jsonb_object_agg(name, generic_plans + custom_plans)
     into v_runs
     from pg_prepared_statements
     where name ~ '^school_' and name !~ '_exists$';
@@ -67,13 +122,17 @@ begin
         from statement
         where not exists (select from statement where is_unused)
         order by prepare_time
-        limit greatest(core.max_prepared_statements() / 4, 1)
+        limit greatest(v_max / 4, 1)
       )
     )
     select name from chosen
   loop
+    begin
+      execute format('deallocate %I', v_name || '_exists');
+    exception when invalid_sql_statement_name then
+      null;
+    end;
     execute format('deallocate %I', v_name);
-    execute format('deallocate %I', v_name || '_exists');
   end loop;
 end $$;
 comment on function core.deallocate_unused is

@@ -9,13 +9,21 @@ create function core.search_patterns(p_search text) returns text[] language sql 
     where word <> '');
 comment on function core.search_patterns is 'LIKE patterns, one for each of the first 8 words of a search.';
 
--- SQL text comes only from the definition of the record. Values of the request are read from the parameter $1, so that
+-- A trigram index finds words of three letters or more. For shorter ones the planner has to see that it does not help.
+create function core.is_search_prepared(p_record core.record, p jsonb) returns boolean language sql stable
+  return p_record.search not like '%:p%' and (
+    select coalesce(bool_and(length(pattern) >= length('%abc%')), true)
+    from unnest(core.search_patterns(p ->> 'search')) pattern);
+comment on function core.is_search_prepared is
+  'Whether a search reads its words from core.request(), so that searches share a plan. Otherwise they are quoted.';
+
+-- SQL text comes only from the definition of the record. Values of the request are read from core.request(), so that
 -- requests with the same filters share a prepared statement. The values of `literal_filters` are quoted instead, since
 -- the best plan depends on them and there are few.
 create function core.record_where(p_record core.record, p jsonb) returns text language sql stable
   return (
     select string_agg(condition, ' and ') from (
-      select format('(%s)', case when p ->> 'is_deleted' = 'true' then p_record.deleted_condition
+      select format('(%s)', case when p ->> 'is_deleted' = 'true' then coalesce(p_record.deleted_condition, 'false')
         else p_record.condition end) as condition
       union all
       select format('not (%s)', p_record.ended)
@@ -23,7 +31,7 @@ create function core.record_where(p_record core.record, p jsonb) returns text la
       union all
       select format('(%s)', replace(f.value, ':value', case
           when f.key = any (p_record.literal_filters) then quote_literal(p ->> f.key)
-          else format('($1 ->> %L)', f.key)
+          else format('((select core.request()) ->> %L)', f.key)
         end))
         from jsonb_each_text(p_record.filters) f where p ->> f.key is not null
       union all
@@ -36,15 +44,19 @@ create function core.record_where(p_record core.record, p jsonb) returns text la
             array_agg(pattern), (array_agg(pattern order by length(pattern) desc))[1])
           when p_record.search like '%:pattern%' then
             string_agg(replace(p_record.search, ':pattern', quote_literal(pattern)), ' and ')
-          else string_agg(format('%s like %L', p_record.search, pattern), ' and ')
+          else string_agg(format('%s like %s', p_record.search, case
+              when core.is_search_prepared(p_record, p)
+                then format('(select (core.search_patterns(core.request() ->> ''search''))[%s])', number)
+              else quote_literal(pattern)
+            end), ' and ')
         end
-      from unnest(core.search_patterns(p ->> 'search')) pattern
+      from unnest(core.search_patterns(p ->> 'search')) with ordinality word (pattern, number)
       having count(*) > 0
     ) conditions
   );
 comment on function core.record_where is
   'The where clause of a list: the condition of the record, the filters, and the first 8 words of the search, or the '
-  'search as one text. The parameter $1 is the request.';
+  'search as one text.';
 
 -- A sort that the record does not define is a column that it shows. Names are sorted as they are searched: ignoring
 -- case and accents. An SQL function, so that the planner replaces the call by its argument.
@@ -58,34 +70,43 @@ create function core.sort_key(p_value text) returns text language sql immutable 
 comment on function core.sort_key(text) is 'The value by which a shown text is sorted: without case and accents.';
 
 -- The sort `id` is the key, which every order ends with, so that the order is total and pages never overlap.
-create function core.record_order_by(p_record core.record, p_sort text, p_is_descending boolean) returns text
-  language sql stable
-  return (
-    select string_agg(case
-        when p_is_descending then regexp_replace(expression, '( nulls last)?$', ' desc\1')
-        else expression
-      end, ', ' order by position)
-    from unnest(
-      case
-        when p_record.sorts ? p_sort then array(select jsonb_array_elements_text(p_record.sorts -> p_sort))
-        when p_sort <> 'id' then array[format('core.sort_key(shown.%I) nulls last', p_sort)]
-      end || p_record.key_parts) with ordinality e (expression, position)
-  );
-comment on function core.record_order_by is
-  'The order by clause of a list, ascending or descending. Values that can be null stay last in both directions.';
+create function core.record_sort_keys(p_record core.record, p_sort text, p_is_descending boolean)
+  returns table (expression text, direction text) language sql stable as $$
+  select regexp_replace(key, ' nulls last$', ''),
+    concat(case when p_is_descending then ' desc' end, case when key like '% nulls last' then ' nulls last' end)
+  from unnest(
+    case
+      when p_record.sorts ? p_sort then array(select jsonb_array_elements_text(p_record.sorts -> p_sort))
+      when p_sort <> 'id' then array[format('core.sort_key(shown.%I) nulls last', p_sort)]
+    end || p_record.key_parts) key;
+$$;
+comment on function core.record_sort_keys is
+  'The parts of the order by clause of a list, in this order. Values that can be null stay last in both directions.';
+
+create function core.has_narrow_condition(p_record core.record, p jsonb) returns boolean language sql stable
+  return exists (select from unnest(p_record.narrow_filters) parameter where p ->> parameter is not null)
+    or p ->> 'search' is not null and p_record.search like '%:p%';
+comment on function core.has_narrow_condition is
+  'Whether a list should find the matching rows only once: a filter leaves few of them, or its search is a condition '
+  'on several tables, which takes long.';
 
 -- With one row per key, the keys of the page are found first. That needs the joins only if the search or the sort uses
--- them, and only the rows of the page are then joined and built. The size of the page is part of the text, because the
--- planner must know it.
+-- them, and only the rows of the page are then joined and built. If few rows match, they are read once, for the page
+-- and for the count. If many do, the page comes from an index, and the count reads no more than it has to. The planner
+-- must know a limit to choose that index: the largest page that a client can ask for.
 create function core.record_page_query(
   p_record core.record, p jsonb, p_with_total boolean default true, p_source text default null
 ) returns text language plpgsql stable as $$
 declare
-  v_size integer := coalesce((p ->> 'pageSize')::integer, 20);
-  v_is_first boolean := coalesce((p ->> 'page')::bigint, 1) = 1;
+  v_size text := 'coalesce(((select core.request()) ->> ''pageSize'')::integer, 20)';
+  v_largest_size integer := greatest((p ->> 'pageSize')::integer, 100);
+  v_page text := case
+    when coalesce((p ->> 'page')::bigint, 1) = 1 then '1'
+    else '((select core.request()) ->> ''page'')::bigint'
+  end;
   v_source text := coalesce(p_source, p_record.source);
   v_sort text := coalesce(ltrim(p ->> 'sort', '-'), p_record.default_sort);
-  v_order text := case
+  v_direction text := case
     when p ->> 'sort' like '-%' then 'desc'
     else coalesce(p ->> 'order', case when p ->> 'sort' is null then p_record.default_order end)
   end;
@@ -93,45 +114,87 @@ declare
   v_sorted_source text := v_source || case when v_sort = 'id' or p_record.sorts ? v_sort then ''
     else format(' cross join lateral (select %s) shown', p_record.columns) end;
   v_where text := core.record_where(p_record, p);
-  v_order_by text := core.record_order_by(p_record, v_sort, v_order = 'desc');
-  v_limited text := format('%s order by %s limit %s', v_where, v_order_by, v_size)
-    || case when v_is_first then '' else format(' offset (($1 ->> ''page'')::bigint - 1) * %s', v_size) end;
+  v_offset text := case v_page when '1' then '' else format('offset (%s - 1) * %s', v_page, v_size) end;
+  v_order_by text;
+  v_matching_columns text;
+  v_matching_order_by text;
+  v_with text := '';
+  v_rows text;
+  v_total text := '0 as items';
 begin
-  if p_record.one_row_per_key and p_source is null then
-    v_limited := format('%1$s = any (array(select %1$s from %2$s where %3$s)) order by %4$s',
-      p_record.key, v_sorted_source, v_limited, v_order_by);
+  select string_agg(expression || direction, ', ' order by number),
+      string_agg(format('%s as matching_%s', expression, number), ', ' order by number),
+      string_agg(format('matching_%s%s', number, direction), ', ' order by number)
+    into v_order_by, v_matching_columns, v_matching_order_by
+    from core.record_sort_keys(p_record, v_sort, coalesce(v_direction = 'desc', false))
+      with ordinality e (expression, direction, number);
+  if p_with_total then
+    v_total := format('count(*) as items from %s where %s', v_source, v_where);
+  end if;
+
+  if not p_record.one_row_per_key or p_source is not null then
+    v_rows := format('%s where %s order by %s limit %s %s', v_sorted_source, v_where, v_order_by, v_size, v_offset);
+  elsif p_with_total and core.has_narrow_condition(p_record, p) then
+    v_with := format('with matching as materialized (select %s as matching_key, %s from %s where %s)',
+      p_record.key, v_matching_columns, v_sorted_source, v_where);
+    v_rows := format('(select * from matching order by %1$s limit %2$s %3$s) page cross join %4$s '
+      'where %5$s = page.matching_key order by %1$s',
+      v_matching_order_by, v_size, v_offset, v_source, p_record.key);
+    v_total := 'count(*) as items from matching';
+  else
+    v_rows := format('%1$s where %2$s = any (array(select key from ('
+      'select %2$s as key from %1$s where %3$s order by %4$s limit %5$s %6$s) keys limit %7$s)) order by %4$s',
+      v_sorted_source, p_record.key, v_where, v_order_by, v_largest_size, v_offset, v_size);
   end if;
   return format($query$
+    %s
     select json_build_object(
-      'data', coalesce((select json_agg(record) from (select %1$s from %2$s where %3$s) record), '[]'),
-      'pagination', json_build_object('page', %4$s, 'pageSize', %5$s,
-        'totalItems', total.items, 'totalPages', ceil(total.items / %5$s.0)::integer))
-    from (select %6$s) total $query$,
-    p_record.columns, v_sorted_source, v_limited, case when v_is_first then '1' else '($1 ->> ''page'')::bigint' end,
-    v_size, case when p_with_total then format('count(*) as items from %s where %s', v_source, v_where)
-      else '0 as items' end);
+      'data', coalesce((select json_agg(record) from (select %s from %s) record), '[]'),
+      'pagination', json_build_object('page', %s, 'pageSize', %s,
+        'totalItems', total.items, 'totalPages', ceil(total.items / %5$s::numeric)::integer))
+    from (select %s) total $query$,
+    v_with, p_record.columns, v_rows, v_page, v_size, v_total);
 end $$;
 comment on function core.record_page_query is
-  'The statement of core.record_page. The parameter $1 is the request.';
+  'The statement of core.record_page. It reads the request by core.request().';
 
 -- Counting reads every matching row: pass p_with_total => false when only the data is needed. p_source replaces the
 -- source of the record where rows depend on the request by more than conditions, for example on a day. It reads values
--- of the request from $1, too. The plan of a search depends on the words, so no plan of it is kept.
+-- of the request from core.request(), too.
+-- The text of a query takes longer to build than a short page takes to read. So its name is built from everything that
+-- the text depends on: the definition of the record, whose row has another xmin after each change, and the names of the
+-- parameters, with the values of those that are part of the text.
 create function core.record_page(
   p_record text, p jsonb, p_with_total boolean default true, p_source text default null
 ) returns json language plpgsql as $$
 declare
   v_record core.record;
+  v_name text;
   v_query text;
   v_answer json;
 begin
+  select case when p ->> 'search' is null or core.is_search_prepared(r, p) then
+      md5(concat_ws(' ', r.name, r.xmin, p_with_total, p_source, (
+        select string_agg(case
+            when key = 'search' then concat('search', cardinality(core.search_patterns(value)))
+            when key = 'page' then concat('page', value::bigint = 1)
+            when key = 'pageSize' then concat('pageSize', greatest(value::integer, 100))
+            when key in ('sort', 'order', 'is_deleted', 'include_ended') or key = any (r.literal_filters)
+              then format('%s=%L', key, value)
+            else key
+          end, ' ')
+        from jsonb_each_text(p) where value is not null)))
+    end
+    into strict v_name from core.record r where r.name = p_record;
+  if v_name is not null then
+    v_answer := core.run_prepared(null, p, v_name);
+    if v_answer is not null then
+      return v_answer;
+    end if;
+  end if;
   select * into strict v_record from core.record where name = p_record;
   v_query := core.record_page_query(v_record, p, p_with_total, p_source);
-  if p ->> 'search' is null then
-    return core.run_prepared(v_query, p);
-  end if;
-  execute v_query into v_answer using p;
-  return v_answer;
+  return case when v_name is null then core.run_planned(v_query, p) else core.run_prepared(v_query, p, v_name) end;
 end $$;
 comment on function core.record_page is
   'One page of a record as {data, pagination}, with the filters, search, sort and page of the request.';
@@ -178,24 +241,26 @@ create function core.record_export_page(p_record text, p jsonb, p_cells text, p_
 declare
   v_record core.record;
   v_where text;
-  v_answer json;
 begin
   select * into strict v_record from core.record where name = p_record;
   v_where := core.record_where(v_record, p) || coalesce((
     select format(' and (%s) > (%s)', p_keys, string_agg(quote_literal(key), ', ' order by place))
     from jsonb_array_elements_text(p -> 'after') with ordinality k (key, place) having count(*) > 0), '');
-  execute format($query$
+  return core.run_planned(format($query$
     select json_build_object('rows', coalesce(json_agg(cells), '[]'), 'next', (array_agg(keys))[%1$s],
       'date', core.today())
     from (
       select json_build_array(%2$s) as cells, json_build_array(%3$s) as keys
       from %4$s where %5$s order by %3$s limit %1$s
     ) page $query$,
-    (p ->> 'limit')::integer, p_cells, p_keys, v_record.source, v_where) into v_answer using p;
-  return v_answer;
+    (p ->> 'limit')::integer, p_cells, p_keys, v_record.source, v_where), p);
 end $$;
 comment on function core.record_export_page is
   'One page of the export of a record as {rows: [[cell, ...], ...], next, date}.';
+
+create function core.fail_missing(p_record text, p_id bigint) returns void language sql stable
+  return core.fail('not_found', concat('There is no ', replace(p_record, '_', ' '), ' ', p_id, '.'));
+comment on function core.fail_missing is 'Raises not_found for a record.';
 
 create function core.record_lock(p_record text, p_id bigint, p_with_deleted boolean default false) returns void
   language plpgsql as $$
@@ -205,13 +270,14 @@ declare
 begin
   select * into strict v_record from core.record where name = p_record;
   v_found := core.run_prepared(
-    format('select to_json(true) from %I %I where %s = ($1 ->> ''id'')::bigint and (%s) for no key update',
+    format('select to_json(true) from %I %I where %s = ((select core.request()) ->> ''id'')::bigint and (%s) '
+        'for no key update',
       v_record.table_name, split_part(v_record.key, '.', 1), v_record.key,
       case when p_with_deleted then concat_ws(' or ', v_record.condition, v_record.deleted_condition)
         else v_record.condition end),
     jsonb_build_object('id', p_id));
   if v_found is null then
-    perform core.fail('not_found', format('There is no %s %s.', replace(p_record, '_', ' '), p_id));
+    perform core.fail_missing(p_record, p_id);
   end if;
 end $$;
 comment on function core.record_lock is 'Locks a record until the end of the transaction, or raises not_found.';
@@ -250,22 +316,49 @@ begin
   select * into strict v_record from core.record where name = p_record;
   select string_agg(quote_ident(c), ', ') into strict v_columns from unnest(v_record.writable) c where p ? c;
   v_id := core.run_prepared(
-    format('insert into %1$I (%2$s) select %2$s from jsonb_populate_record(null::%1$I, $1) returning to_json(id)',
+    format('insert into %1$I (%2$s) select %2$s from jsonb_populate_record(null::%1$I, (select core.request())) '
+        'returning to_json(id)',
       v_record.table_name, v_columns), p);
   return v_id::text::bigint;
 end $$;
 comment on function core.record_insert is
   'Inserts a row with the writable columns that the request has. Returns the new id.';
 
--- A client may send a record back as it read it. Its read-only fields must then be unchanged, except for those that
--- change without an edit.
-create function core.refuse_read_only(p_given jsonb, p_current jsonb, p_unversioned_fields text[]) returns void
-  language plpgsql stable as $$
+-- A client may send a record back as it read it. So an earlier updated_at and another address of a picture are
+-- accepted, because they change without an edit.
+create function core.is_as_read(p_field text, p_given jsonb, p_current jsonb) returns boolean language plpgsql stable
+as $$
 declare
-  v_current jsonb := core.versioned_fields(p_current, p_unversioned_fields);
+  v_given text := p_given ->> p_field;
+  v_current text := p_current ->> p_field;
+  v_picture constant text := '^/api/pictures/\d+-\d+-\d+-[0-9a-f]+$';
+begin
+  if p_given -> p_field is not distinct from p_current -> p_field then
+    return true;
+  elsif p_field = 'updated_at' then
+    -- pg_input_is_valid needs Postgres 16.
+    begin
+      return v_given::timestamptz between coalesce(p_current ->> 'created_at', '-infinity')::timestamptz
+        and v_current::timestamptz;
+    exception when data_exception then
+      return false;
+    end;
+  end if;
+  return v_given ~ v_picture and v_current ~ v_picture;
+end $$;
+comment on function core.is_as_read is
+  'Whether a client can have read this value of a read-only field from the record.';
+
+-- updated_at shows that the values were read from the record, so volatile fields may be older.
+create function core.refuse_read_only(p_given jsonb, p_current jsonb, p_volatile_fields text[] default '{}')
+  returns void language plpgsql stable as $$
+declare
+  v_ignored text[] := case when p_given ? 'updated_at' then p_volatile_fields else '{}' end;
+  v_given jsonb := core.versioned_fields(p_given, v_ignored);
+  v_current jsonb := core.versioned_fields(p_current, v_ignored);
   v_field text := (
-    select key from jsonb_each(core.versioned_fields(p_given, p_unversioned_fields)) field
-    where field.value is distinct from v_current -> field.key limit 1);
+    select field from jsonb_object_keys(v_given) field
+    where core.is_as_read(field, v_given, v_current) is not true limit 1);
 begin
   if v_field is not null then
     perform core.refuse_field('validation_error', v_field,
@@ -273,7 +366,7 @@ begin
   end if;
 end $$;
 comment on function core.refuse_read_only is
-  'Raises validation_error if a read-only field differs from its current value.';
+  'Raises validation_error if a read-only field differs from its current value, unless a client can have read it.';
 
 create function core.require_unchanged(p_record text, p_id bigint, p_read_only jsonb) returns void
   language plpgsql stable as $$
@@ -282,7 +375,7 @@ declare
 begin
   select * into strict v_record from core.record where name = p_record;
   execute format('select core.refuse_read_only($1, api.%I($2)::jsonb, $3)', v_record.reader)
-    using p_read_only, p_id, v_record.unversioned_fields;
+    using p_read_only, p_id, v_record.volatile_fields;
 end $$;
 comment on function core.require_unchanged is
   'Raises validation_error if a read-only field of a request differs from the record, which must be locked.';
@@ -296,15 +389,15 @@ declare
 begin
   select * into strict v_record from core.record where name = p_record;
   v_alias := split_part(v_record.key, '.', 1);
-  select format('(%s) = (select %s from jsonb_populate_record(%I, $1) n)',
+  select format('(%s) = (select %s from jsonb_populate_record(%I, (select core.request())) n)',
       string_agg(quote_ident(c), ', '), string_agg('n.' || quote_ident(c), ', '), v_alias)
     into v_set from unnest(v_record.writable) c where p ? c having count(*) > 0;
   v_id := core.run_prepared(
-    format('update %I %I set %s where %s = ($1 ->> ''id'')::bigint and (%s) returning to_json(%s)',
+    format('update %I %I set %s where %s = ((select core.request()) ->> ''id'')::bigint and (%s) returning to_json(%s)',
       v_record.table_name, v_alias, coalesce(v_set, 'updated_at = now()'), v_record.key, v_record.condition,
       v_record.key), p);
   if v_id is null then
-    perform core.fail('not_found', format('There is no %s %s.', replace(p_record, '_', ' '), p ->> 'id'));
+    perform core.fail_missing(p_record, (p ->> 'id')::bigint);
   end if;
   return v_id::text::bigint;
 end $$;
@@ -320,10 +413,10 @@ declare
 begin
   select * into strict v_record from core.record where name = p_record;
   v_id := core.run_prepared(
-    format('delete from %I %I where %s = ($1 ->> ''id'')::bigint and (%s) returning to_json(%s)',
+    format('delete from %I %I where %s = ((select core.request()) ->> ''id'')::bigint and (%s) returning to_json(%s)',
       v_record.table_name, split_part(v_record.key, '.', 1), v_record.key, v_record.condition, v_record.key), p);
   if v_id is null then
-    perform core.fail('not_found', format('There is no %s %s.', replace(p_record, '_', ' '), p ->> 'id'));
+    perform core.fail_missing(p_record, (p ->> 'id')::bigint);
   end if;
   return json_build_object('id', v_id);
 exception when restrict_violation or foreign_key_violation then

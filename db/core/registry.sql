@@ -31,10 +31,12 @@ create table core.operation (
   name text primary key,
   access text not null constraint operation_access_check
     check (access in ('public', 'token', 'feed', 'picture', 'refresh', 'any', 'tenant', 'platform', 'analyst')),
+  runs_on text not null constraint operation_runs_on_check check (runs_on in ('home', 'school', 'new_school')),
   permission text references core.permission (name) on delete restrict,
   allows_own_rows boolean not null,
   open_to text constraint operation_open_to_check check (open_to in ('staff', 'everyone')),
   role text,
+  needs_session boolean not null,
   feature text,
   needs_setup boolean not null,
   needs_subscription boolean not null,
@@ -53,6 +55,10 @@ comment on column core.operation.access is
   'feed: a calendar feed token names both, with the current permissions of the user; refresh: a refresh token; '
   'any: a user or an operator; tenant: a user of a school; platform: an operator with the admin role; '
   'analyst: any operator.';
+comment on column core.operation.runs_on is
+  'With several servers (decision 0044). school: on the server of the school that the caller belongs to, or that an '
+  'operator names in the path; home: on the home of the platform; new_school: on the server that is chosen for the new '
+  'school. Everything of operators without a school runs at home.';
 comment on column core.operation.permission is
   'The permission that the user needs. Null when the operation shows only harmless data or the user''s own.';
 comment on column core.operation.allows_own_rows is
@@ -62,6 +68,9 @@ comment on column core.operation.open_to is
   'with the scope of the whole school; everyone: all users of the school, with the scope of their own rows. The '
   'function may return fewer fields to them.';
 comment on column core.operation.role is 'The role that the user needs.';
+comment on column core.operation.needs_session is
+  'True: it refuses API keys. By default if it needs no permission: what a key may do follows from its permissions. '
+  'Operations of users on their own account are not among them.';
 comment on column core.operation.needs_subscription is 'True: the subscription must be trialing or active.';
 comment on column core.operation.works_when_cancelled is
   'True: a school whose subscription is cancelled may run this write. Reads, and operations of any access other than '
@@ -88,7 +97,8 @@ create function core.define_operation(
   p_role text default null, p_feature text default null, p_needs_setup boolean default false,
   p_needs_subscription boolean default false, p_works_when_cancelled boolean default false,
   p_idempotent boolean default false, p_record text default null, p_lock_first text default null,
-  p_content text default null, p_errors text[] default '{}', p_open_to text default null
+  p_content text default null, p_errors text[] default '{}', p_open_to text default null,
+  p_needs_session boolean default null, p_runs_on text default null
 ) returns void language plpgsql as $define$
 declare
   v_unknown text := (
@@ -102,10 +112,13 @@ begin
   elsif p_role not in (select name from core.default_role) then
     raise exception 'The operation % needs the role %, which db/seed/permissions.sql does not define.', p_name, p_role;
   end if;
-  insert into core.operation (name, access, permission, allows_own_rows, open_to, role, feature, needs_setup,
-      needs_subscription, works_when_cancelled, idempotent, record, lock_first, content, errors)
-    values (p_name, p_access, p_permission, p_allows_own_rows, p_open_to, p_role, p_feature, p_needs_setup,
-      p_needs_subscription, p_works_when_cancelled, p_idempotent, p_record, p_lock_first, p_content, p_errors);
+  insert into core.operation (name, access, runs_on, permission, allows_own_rows, open_to, role, needs_session, feature,
+      needs_setup, needs_subscription, works_when_cancelled, idempotent, record, lock_first, content, errors)
+    values (p_name, p_access,
+      coalesce(p_runs_on, case when p_access in ('platform', 'analyst') then 'home' else 'school' end),
+      p_permission, p_allows_own_rows, p_open_to, p_role,
+      coalesce(p_needs_session, p_permission is null), p_feature, p_needs_setup, p_needs_subscription,
+      p_works_when_cancelled, p_idempotent, p_record, p_lock_first, p_content, p_errors);
 end $define$;
 comment on function core.define_operation is 'Defines an operation: who may run it and which errors it can answer.';
 
@@ -133,11 +146,13 @@ create table core.record (
   search text,
   filters jsonb not null default '{}',
   literal_filters text[] not null default '{}',
+  narrow_filters text[] not null,
   sorts jsonb not null default '{}',
   default_sort text,
   default_order text not null,
   writable text[] not null,
   unversioned_fields text[] not null,
+  volatile_fields text[] not null,
   reader text not null
 );
 comment on table core.record is
@@ -167,12 +182,18 @@ comment on column core.record.search is
 comment on column core.record.filters is
   '{query parameter: condition with :value}, from p_equals and core.define_filter.';
 comment on column core.record.literal_filters is
-  'The filters whose value determines the best plan. A list is planned for each value, so there must be few values.';
+  'The filters whose value determines the best plan, such as every boolean. A list is planned for each value, so there '
+  'must be few values.';
+comment on column core.record.narrow_filters is
+  'The filters that leave few rows. A list with one of them finds the rows once, for the page and for the count.';
 comment on column core.record.sorts is
   '{sort: [expressions]}, from core.define_sort. Every other column that a record shows is a sort too.';
 comment on column core.record.unversioned_fields is
   'Fields that change without an edit of the record, such as `stats`, or `subscription.status` for a field of an '
   'object. They are not part of its version.';
+comment on column core.record.volatile_fields is
+  'Unversioned fields that other requests or time change, such as counts and the time of the last use. An update with '
+  'updated_at may have an older value of them. All other read-only fields must be unchanged.';
 comment on column core.record.reader is
   'The function of api that reads one record. If-Match is compared with its answer.';
 
@@ -187,18 +208,20 @@ create function core.define_record(
   p_default_sort text default null, p_default_order text default 'asc', p_writable text[] default '{}',
   p_unversioned_fields text[] default '{}', p_reader text default null, p_is_single boolean default false,
   p_key_parts text[] default null, p_deleted_condition text default null, p_restore_fields text[] default '{}',
-  p_ended text default null
+  p_ended text default null, p_narrow_filters text[] default '{}', p_volatile_fields text[] default '{}'
 ) returns void language plpgsql as $define$
 declare
   v_column text;
   v_type text;
+  v_reader text;
 begin
   insert into core.record (name, table_name, key, key_parts, is_single, columns, source, one_row_per_key, condition,
       deleted_condition, restore_fields, ended, search, default_sort, default_order, writable, unversioned_fields,
-      reader)
+      volatile_fields, reader, narrow_filters)
     values (p_name, p_table, p_key, coalesce(p_key_parts, array[p_key]), p_is_single, p_columns, p_source,
       p_one_row_per_key, p_condition, p_deleted_condition, p_restore_fields, p_ended, p_search, p_default_sort,
-      p_default_order, p_writable, p_unversioned_fields || '{updated_at}', coalesce(p_reader, p_name || '_record'));
+      p_default_order, p_writable, p_unversioned_fields || p_volatile_fields || '{updated_at}', p_volatile_fields,
+      coalesce(p_reader, p_name || '_record'), p_narrow_filters);
   foreach v_column in array p_equals loop
     v_type := substring(v_column from '::(\w+)$');
     v_column := split_part(v_column, '::', 1);
@@ -211,22 +234,24 @@ begin
         when v_column like '%.date' then 'date'
         else 'text'
       end);
-    perform core.define_filter(p_name, split_part(v_column, '.', 2), format('%s = :value::%s', v_column, v_type));
+    perform core.define_filter(p_name, split_part(v_column, '.', 2), format('%s = :value::%s', v_column, v_type),
+      p_is_literal => v_type = 'boolean');
   end loop;
+  v_reader := format(
+    'select row_to_json(record) from ('
+      'select %s from %s where (%s) and %s = ((select core.request()) ->> ''id'')::bigint) record',
+    p_columns, p_source, p_condition, p_key);
   execute format($function$
     create function api.%1$I(p_id bigint) returns json language plpgsql as $body$
     declare
-      v_record json := core.run_prepared(%2$L, jsonb_build_object('id', p_id));
+      v_record json := core.run_prepared(%2$L, jsonb_build_object('id', p_id), %4$L);
     begin
       if v_record is null then
-        perform core.fail('not_found', format('There is no %3$s %%s.', coalesce(p_id::text, '')));
+        perform core.fail_missing(%3$L, p_id);
       end if;
       return v_record;
     end $body$
-  $function$, p_name || '_record',
-    format('select row_to_json(record) from (select %s from %s where (%s) and %s = ($1 ->> ''id'')::bigint) record',
-      p_columns, p_source, p_condition, p_key),
-    replace(p_name, '_', ' '));
+  $function$, p_name || '_record', v_reader, p_name, md5(v_reader));
   execute format('comment on function api.%I(bigint) is %L', p_name || '_record',
     format('Returns one %s as json, or raises not_found.', p_name));
 end $define$;
@@ -263,7 +288,8 @@ comment on function core.define_sort is
 
 -- Generates the functions of a resource that need nothing but the definition of its record. Each parameter after
 -- p_record is the comment of the function with that verb; without it, the resource has to write the function itself.
--- get, create and update answer with the reader of the record.
+-- get, create and update answer with the reader of the record. They are in PL/pgSQL because a call of an SQL function
+-- that Postgres does not inline takes several times as long.
 create function core.define_functions(
   p_resource text, p_record text, p_list text default null, p_get text default null, p_create text default null,
   p_update text default null, p_delete text default null
@@ -282,14 +308,16 @@ begin
   loop
     execute format(case v_function.verb
       when 'list' then $list$
-        create function api.%1$I(p jsonb) returns json language sql stable as $$
-          select core.record_page(%2$L, p);
-        $$
+        create function api.%1$I(p jsonb) returns json language plpgsql stable as $$
+        begin
+          return core.record_page(%2$L, p);
+        end $$
       $list$
       when 'get' then $get$
-        create function api.%1$I(p jsonb) returns json language sql stable as $$
-          select api.%3$I((p ->> 'id')::bigint);
-        $$
+        create function api.%1$I(p jsonb) returns json language plpgsql stable as $$
+        begin
+          return api.%3$I((p ->> 'id')::bigint);
+        end $$
       $get$
       when 'create' then $create$
         create function api.%1$I(p jsonb) returns json language plpgsql as $$
@@ -308,9 +336,10 @@ begin
         end $$
       $update$
       when 'delete' then $delete$
-        create function api.%1$I(p jsonb) returns json language sql as $$
-          select core.record_delete(%2$L, p);
-        $$
+        create function api.%1$I(p jsonb) returns json language plpgsql as $$
+        begin
+          return core.record_delete(%2$L, p);
+        end $$
       $delete$
     end, v_function.name, p_record, v_reader);
     execute format('comment on function api.%I(jsonb) is %L', v_function.name, v_function.comment);

@@ -1,9 +1,50 @@
 -- Sessions, tokens and plan limits: the functions that access the schema platform for requests of a school. They are
 -- therefore security definer, take the tenant from the context and not from a parameter, and pin the search_path.
 
-create function core.effective_rights(p_user_id bigint) returns core.rights language plpgsql stable as $$
+create function core.roles_of_inactive_people(p_user_id bigint) returns text[] language sql stable as $$
+  select array(
+    select person.role
+    from (
+      select 'student' as role, is_active from student where user_id = p_user_id and deleted_at is null
+      union all
+      select 'teacher', is_active from teacher where user_id = p_user_id and deleted_at is null
+    ) person
+    group by person.role
+    having not bool_or(person.is_active)
+  );
+$$;
+comment on function core.roles_of_inactive_people is
+  'The system roles student and teacher, if the user is linked to such a person and this person is inactive.';
+
+create function core.login_refusal(p_user_id bigint) returns text language plpgsql stable as $$
+declare
+  v_suspended text[];
+begin
+  if core.tenant_id() is null then
+    return null;
+  end if;
+  v_suspended := core.roles_of_inactive_people(p_user_id);
+  if v_suspended = '{}'
+     or exists (
+       select from user_role ur
+       join role r on r.id = ur.role_id
+       where ur.user_id = p_user_id and not (r.is_system and r.name = any (v_suspended)))
+     or exists (select from student where user_id = p_user_id and is_active and deleted_at is null)
+     or exists (select from teacher where user_id = p_user_id and is_active and deleted_at is null) then
+    return null;
+  end if;
+  return format('You cannot log in because your %s record is inactive. Ask your school to reactivate it.',
+    v_suspended[1]);
+end $$;
+comment on function core.login_refusal is
+  'Why a user with the right password cannot log in, or null. A user who is linked to a student or a teacher cannot '
+  'log in while this person is inactive, unless they have another role or are linked to another person, who is active.';
+
+create function core.effective_rights(p_user_id bigint, p_includes_suspended boolean default false) returns core.rights
+  language plpgsql stable as $$
 declare
   v_rights core.rights;
+  v_suspended text[] := '{}';
 begin
   if core.tenant_id() is null then
     select '{}', '{}', '{}', array[role], null
@@ -12,11 +53,14 @@ begin
       where id = p_user_id;
     return v_rights;
   end if;
+  if not p_includes_suspended then
+    v_suspended := core.roles_of_inactive_people(p_user_id);
+  end if;
   with assigned_role as (
     select r.id, r.name, r.is_system
     from user_role ur
     join role r on r.id = ur.role_id
-    where ur.user_id = p_user_id
+    where ur.user_id = p_user_id and not (r.is_system and r.name = any (v_suspended))
   ), granted as (
     select
       p.id,
@@ -40,7 +84,8 @@ end $$;
 comment on function core.effective_rights is
   'The effective permissions of a user or operator. The admin role has every permission. Permissions that come only '
   'from the student role apply to the user''s own rows, and those that come only from the teacher role to the classes '
-  'that the user teaches. Custom roles are named custom:<name>, unlike system roles.';
+  'that the user teaches. Custom roles are named custom:<name>, unlike system roles. The role student or teacher of an '
+  'inactive person counts only with p_includes_suspended.';
 
 create function core.random_token() returns text language sql volatile
   return rtrim(translate(replace(encode(public.gen_random_bytes(32), 'base64'), E'\n', ''), '+/', '-_'), '=');
@@ -52,20 +97,22 @@ comment on function core.token_hash is 'The hash under which a token is stored.'
 
 create function core.session_insert(
     p_tenant_id bigint, p_user_id bigint, p_email text, p_rights core.rights, p_lifetime interval,
-    p_impersonator platform.session default null) returns platform.session
+    p_impersonator platform.session default null, p_device_hash bytea default null) returns platform.session
   language plpgsql as $$
 declare
   v_session platform.session;
 begin
   insert into platform.session (tenant_id, user_id, email, permissions, own_permissions, taught_permissions, roles,
-      student_id, ip, user_agent, expires_at, impersonator_id, impersonator_email, impersonator_session_id)
+      student_id, ip, user_agent, expires_at, impersonator_id, impersonator_email, impersonator_session_id,
+      device_hash)
     values (
       p_tenant_id, p_user_id, p_email,
       p_rights.permissions, p_rights.own_permissions, p_rights.taught_permissions, p_rights.roles, p_rights.student_id,
       nullif(current_setting('app.ip', true), ''),
-      nullif(current_setting('app.user_agent', true), ''),
+      nullif(left(current_setting('app.user_agent', true), 200), ''),
       now() + p_lifetime,
-      p_impersonator.user_id, p_impersonator.email, p_impersonator.id)
+      p_impersonator.user_id, p_impersonator.email, p_impersonator.id,
+      p_device_hash)
     returning * into v_session;
   return v_session;
 end $$;
@@ -73,21 +120,81 @@ comment on function core.session_insert is
   'Inserts a session of a user or operator. p_impersonator is the session of the operator who impersonates the user. '
   'Not granted to request roles, because it accepts any user.';
 
-create function core.session_open(p_user_id bigint, p_email text, p_rights core.rights) returns json
-  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+create function core.is_known_device(p_user_id bigint, p_device_token text) returns boolean
+  language sql stable security definer set search_path = pg_catalog, pg_temp
+  return exists (
+    select from platform.session
+    where coalesce(tenant_id, 0) = coalesce(core.tenant_id(), 0)
+      and user_id = p_user_id
+      and device_hash = core.token_hash(p_device_token)
+  );
+comment on function core.is_known_device is
+  'Whether a token comes from an earlier login of this user of this school (or of an operator), and neither the user, '
+  'an admin nor a new password has ended the session of that login.';
+
+create function core.program_name(p_user_agent text) returns text language sql immutable
+  return coalesce(regexp_replace(p_user_agent, '[0-9._]+', '', 'g'), '');
+comment on function core.program_name is 'A user agent without version numbers, because browsers update every month.';
+
+create function core.has_familiar_origin(p_user_id bigint) returns boolean
+  language sql stable security definer set search_path = pg_catalog, pg_temp
+  return exists (
+    select from platform.session
+    where coalesce(tenant_id, 0) = coalesce(core.tenant_id(), 0)
+      and user_id = p_user_id
+      and impersonator_id is null
+      and coalesce(ip, '') = coalesce(current_setting('app.ip', true), '')
+      and core.program_name(user_agent) = core.program_name(left(current_setting('app.user_agent', true), 200))
+  );
+comment on function core.has_familiar_origin is
+  'Whether a stored session of this user has the address and the program of this request. For clients that do not '
+  'keep the token of their device.';
+
+create function core.session_open(p_user_id bigint, p_email text, p_rights core.rights, p_device_token text)
+  returns json language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
+  v_is_known boolean := core.is_known_device(p_user_id, p_device_token);
+  v_is_familiar boolean := v_is_known or core.has_familiar_origin(p_user_id);
+  v_device_token text := case when v_is_known then p_device_token else core.random_token() end;
   v_id bigint := (
-    core.session_insert(core.tenant_id(), p_user_id, p_email, p_rights, core.session_lifetime())).id;
+    core.session_insert(core.tenant_id(), p_user_id, p_email, p_rights, core.session_lifetime(),
+      p_device_hash => core.token_hash(v_device_token))).id;
 begin
-  return json_build_object('session_id', v_id, 'refresh_token', core.refresh_token_new(v_id));
+  update platform.session set revoked_at = now()
+    where id in (
+      select id from platform.session
+      where coalesce(tenant_id, 0) = coalesce(core.tenant_id(), 0)
+        and user_id = p_user_id
+        and impersonator_id is null
+        and revoked_at is null
+        and expires_at > now()
+      order by id desc
+      offset core.max_sessions_per_user());
+  if v_is_known then
+    update platform.session
+      set remembered_until = (
+        select max(remembered_until) from platform.session
+        where coalesce(tenant_id, 0) = coalesce(core.tenant_id(), 0)
+          and user_id = p_user_id
+          and device_hash = core.token_hash(p_device_token))
+      where id = v_id;
+  end if;
+  return json_build_object(
+    'session_id', v_id,
+    'refresh_token', core.refresh_token_new(v_id),
+    'device_token', v_device_token,
+    'is_new_device', not v_is_familiar);
 end $$;
 comment on function core.session_open is
-  'Opens a session for a user whose password was verified; returns {session_id, refresh_token}.';
+  'Opens a session for a user whose password and second factor were verified; returns {session_id, refresh_token, '
+  'device_token, is_new_device}. A device that is not known to this user gets a new token; a known one stays '
+  'remembered. Ends the oldest session of a user who has too many. The caller must hold a lock of the user.';
 
 create function core.refresh_token_new(p_session_id bigint, p_predecessor_hash bytea default null) returns text
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  v_token text := core.random_token();
+  -- The school comes first, so that the API can choose the connection before it asks the database.
+  v_token text := concat((select tenant_id from platform.session where id = p_session_id), '.', core.random_token());
 begin
   insert into platform.refresh_token (hash, session_id, predecessor_hash, expires_at)
     values (core.token_hash(v_token), p_session_id, p_predecessor_hash, now() + core.session_lifetime());
@@ -99,7 +206,9 @@ comment on function core.refresh_token_new is
 create function core.one_time_token_new(p_tenant_id bigint, p_user_id bigint, p_purpose text) returns text
   language plpgsql as $$
 declare
-  v_token text := core.random_token();
+  -- The school comes first, so that a router finds its server. A token of an operator has no dot, because the challenge
+  -- of a passkey must be base64url.
+  v_token text := concat_ws('.', p_tenant_id, core.random_token());
 begin
   insert into platform.one_time_token (hash, tenant_id, user_id, purpose, expires_at)
     values (
@@ -150,7 +259,12 @@ begin
     where hash in (
       select hash from platform.refresh_token where predecessor_hash = v_token.hash
       order by created_at desc, hash offset 19);
-  update platform.session set expires_at = now() + core.session_lifetime() where id = core.session_id();
+  update platform.session
+    set
+      expires_at = now() + core.session_lifetime(),
+      last_used_at = now(),
+      ip = coalesce(nullif(current_setting('app.ip', true), ''), ip)
+    where id = core.session_id();
   return json_build_object('refresh_token', core.refresh_token_new(core.session_id(), v_token.hash));
 end $$;
 comment on function core.session_rotate is
@@ -161,14 +275,77 @@ comment on function core.session_rotate is
 
 create function core.sessions_revoke(p_user_ids bigint[], p_except bigint default null) returns void
   language sql security definer set search_path = pg_catalog, pg_temp as $$
-  update platform.session set revoked_at = now()
-  where tenant_id is not distinct from core.tenant_id()
-    and user_id = any (p_user_ids)
-    and revoked_at is null
-    and id is distinct from p_except;
+  update platform.session
+    set
+      revoked_at = case when id is distinct from p_except then coalesce(revoked_at, now()) else revoked_at end,
+      device_hash = case when id is not distinct from p_except then device_hash end,
+      remembered_until = null
+    where coalesce(tenant_id, 0) = coalesce(core.tenant_id(), 0)
+      and user_id = any (p_user_ids)
+      and (revoked_at is null or device_hash is not null);
+  update platform.one_time_token set used_at = now()
+    where tenant_id is not distinct from core.tenant_id()
+      and user_id = any (p_user_ids)
+      and used_at is null
+      and purpose in ('second_factor', 'second_factor_enrollment', 'passkey');
+  update platform.second_factor set new_secret = null
+    where coalesce(tenant_id, 0) = coalesce(core.tenant_id(), 0)
+      and user_id = any (p_user_ids)
+      and new_secret is not null;
 $$;
 comment on function core.sessions_revoke is
-  'Ends all sessions of users of this school (or of operators) except p_except.';
+  'Ends all sessions of users of this school (or of operators) except p_except, and forgets their devices. Ends logins '
+  'that wait for a second factor and set-ups that are not confirmed, because a thief may have begun them. All devices '
+  'need the second factor again, that of p_except too.';
+
+create function core.sessions_of(p_user_id bigint) returns json
+  language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select json_agg(
+    json_build_object(
+      'id', id,
+      'ip', ip,
+      'user_agent', user_agent,
+      'is_current', id is not distinct from core.session_id(),
+      'last_used_at', last_used_at,
+      'expires_at', expires_at,
+      'created_at', created_at)
+    order by last_used_at desc, id desc)
+  from platform.session
+  where coalesce(tenant_id, 0) = coalesce(core.tenant_id(), 0)
+    and user_id = p_user_id
+    and impersonator_id is null
+    and revoked_at is null
+    and expires_at > now();
+$$;
+comment on function core.sessions_of is
+  'The sessions of a user of this school (or of an operator), without impersonations; null for none. The caller '
+  'checks who may see them.';
+
+create function core.session_revoke(p_user_id bigint, p_session_id bigint) returns void
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_device_hash bytea;
+begin
+  perform core.refuse_impersonator();
+  update platform.session set revoked_at = now()
+    where id = p_session_id
+      and coalesce(tenant_id, 0) = coalesce(core.tenant_id(), 0)
+      and user_id = p_user_id
+      and impersonator_id is null
+      and revoked_at is null
+      and expires_at > now()
+    returning device_hash into v_device_hash;
+  if not found then
+    perform core.fail('not_found', format('There is no session %s.', p_session_id));
+  end if;
+  update platform.session set device_hash = null
+    where coalesce(tenant_id, 0) = coalesce(core.tenant_id(), 0)
+      and user_id = p_user_id
+      and device_hash = v_device_hash;
+end $$;
+comment on function core.session_revoke is
+  'Ends one session of a user of this school (or of an operator) and forgets its device. Raises not_found, also for '
+  'the session of another user. The caller checks who may end it.';
 
 create function core.session_set_rights(p_user_id bigint, p_rights core.rights) returns void
   language sql security definer set search_path = pg_catalog, pg_temp as $$
@@ -178,7 +355,7 @@ create function core.session_set_rights(p_user_id bigint, p_rights core.rights) 
     taught_permissions = p_rights.taught_permissions,
     roles = p_rights.roles,
     student_id = p_rights.student_id
-  where tenant_id is not distinct from core.tenant_id() and user_id = p_user_id and revoked_at is null;
+  where coalesce(tenant_id, 0) = coalesce(core.tenant_id(), 0) and user_id = p_user_id and revoked_at is null;
 $$;
 comment on function core.session_set_rights is 'Writes the rights of a user or an operator to all of their sessions.';
 
@@ -194,10 +371,12 @@ comment on function core.lock_rights is
 
 create function core.refresh_rights(p_user_ids bigint[]) returns void language plpgsql as $$
 begin
+  perform core.sessions_revoke(array(select u from unnest(p_user_ids) u where core.login_refusal(u) is not null));
   perform core.session_set_rights(u, core.effective_rights(u)) from unnest(p_user_ids) u;
 end $$;
 comment on function core.refresh_rights is
-  'Writes the current rights of these users to their sessions. The caller must hold core.lock_rights.';
+  'Writes the current rights of these users to their sessions, and ends the sessions of those who can no longer log '
+  'in. The caller must hold core.lock_rights.';
 
 create function core.token_use(p_token text, p_purposes text[]) returns bigint
   language sql security definer set search_path = pg_catalog, pg_temp as $$
@@ -236,37 +415,111 @@ comment on function core.tokens_void is 'Revokes the unused tokens of a user.';
 create function core.login_account(p_email text) returns bytea language sql stable
   return core.token_hash(coalesce(core.tenant_id()::text, 'platform') || ' ' || p_email);
 comment on function core.login_account is
-  'The key of an account in platform.login_throttle, which stores no addresses.';
+  'The hash of an account in platform.login_throttle, which stores no email addresses.';
 
-create function core.login_attempt(p_email text) returns integer
+create function core.address_network(p_ip text) returns text language plpgsql immutable as $$
+declare
+  v_ip text := regexp_replace(p_ip, '^::ffff:', '');
+begin
+  return case when v_ip like '%:%' then network(set_masklen(v_ip::inet, 56))::text else v_ip end;
+exception when invalid_text_representation then
+  return v_ip;
+end $$;
+comment on function core.address_network is
+  'An IPv4 address, or the IPv6 network of 56 bits of an address, which one customer of a provider has.';
+
+create function core.login_address() returns text language sql stable
+  return core.address_network(coalesce(current_setting('app.ip', true), ''));
+comment on function core.login_address is 'The address of this request, for login attempts.';
+
+create function core.login_throttle_key(p_login bytea, p_budget text) returns bytea language sql stable
+  return core.token_hash(format('%s %s %s', encode(p_login, 'hex'), p_budget,
+    case when p_budget in ('address', 'address_per_hour') then core.login_address() end));
+comment on function core.login_throttle_key is
+  'The row of platform.login_throttle that counts the attempts of this request at an account for a budget.';
+
+create function core.login_wait(p_login bytea, p_budget text, p_max_attempts integer, p_window interval)
+  returns integer language plpgsql as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_throttle record;
+begin
+  insert into platform.login_throttle as l (account, login, budget, attempts, window_ends_at)
+    values (core.login_throttle_key(p_login, p_budget), p_login, p_budget, 1, v_now + p_window)
+    on conflict (account) do update set
+      attempts = case when l.window_ends_at < v_now then 1 else l.attempts + 1 end,
+      window_ends_at = case when l.window_ends_at < v_now then excluded.window_ends_at else l.window_ends_at end
+    returning l.attempts, l.window_ends_at into v_throttle;
+  return case
+    when v_throttle.attempts > p_max_attempts then ceil(extract(epoch from v_throttle.window_ends_at - v_now))::integer
+  end;
+end $$;
+comment on function core.login_wait is
+  'Counts an attempt for one budget. Returns the seconds to wait if the budget is spent, else null. Not granted to '
+  'request roles, because it accepts any account.';
+
+-- docs/security.md has the arithmetic of the budgets. A budget that refuses an attempt leaves the later ones unchanged.
+-- Otherwise one address could spend the budget of all.
+create function core.login_attempt(p_email text, p_user_id bigint, p_device_token text) returns integer
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  v_account bytea := core.login_account(p_email);
-  v_now timestamptz := clock_timestamp();
-  v_end timestamptz := v_now + core.login_lockout();
-  v_throttle record;
+  v_login bytea := core.login_account(p_email);
+begin
+  if core.is_known_device(p_user_id, p_device_token)
+     and core.login_wait(v_login, 'known_devices', 10, core.login_hour()) is null then
+    return null;
+  end if;
+  return coalesce(
+    core.login_wait(v_login, 'address', 10, core.login_lockout()),
+    core.login_wait(v_login, 'address_per_hour', 20, core.login_hour()),
+    core.login_wait(v_login, 'account', 30, core.login_hour()));
+end $$;
+comment on function core.login_attempt is
+  'Counts a login attempt before the password is verified, so that concurrent attempts are all counted. p_user_id is '
+  'null for an unknown address. Known devices of an account have a budget of their own; if it is spent, they count '
+  'like any other device. Returns the seconds to wait if the account is locked for this request, else null.';
+
+create function core.own_password_attempt() returns integer
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   -- An impersonation must not be used to guess the password.
   perform core.refuse_impersonator();
-  insert into platform.login_throttle as l (account, attempts, window_ends_at) values (v_account, 1, v_end)
-    on conflict (account) do update set
-      attempts = case when l.window_ends_at < v_now then 1 else l.attempts + 1 end,
-      window_ends_at = case when l.window_ends_at < v_now then v_end else l.window_ends_at end
-    returning l.attempts, l.window_ends_at into v_throttle;
-  return case
-    when v_throttle.attempts > 10 then ceil(extract(epoch from v_throttle.window_ends_at - v_now))::integer
-  end;
+  return core.login_wait(core.login_account('own:' || core.user_id()), 'own_password', 10, core.login_lockout());
 end $$;
-comment on function core.login_attempt is
-  'Counts a login attempt before the password is verified, so that concurrent attempts are all counted. Returns the '
-  'seconds to wait if the account is locked, else null.';
+comment on function core.own_password_attempt is
+  'Counts an attempt of the current user to confirm their password. Returns the seconds to wait after ten attempts, '
+  'else null. Raises forbidden during an impersonation.';
 
-create function core.login_succeeded(p_email text) returns void
+create function core.login_succeeded(p_email text, p_user_id bigint, p_device_token text) returns void
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_login bytea := core.login_account(p_email);
+begin
+  if core.is_known_device(p_user_id, p_device_token) then
+    delete from platform.login_throttle where account = core.login_throttle_key(v_login, 'known_devices');
+    return;
+  end if;
+  -- In the order of core.login_attempt, so that the two cannot deadlock.
+  delete from platform.login_throttle where account = core.login_throttle_key(v_login, 'address');
+  delete from platform.login_throttle where account = core.login_throttle_key(v_login, 'address_per_hour');
+  update platform.login_throttle set attempts = greatest(attempts - 1, 0)
+    where account = core.login_throttle_key(v_login, 'account');
+end $$;
+comment on function core.login_succeeded is
+  'Resets the failed attempts from the known devices or from the address of this request. Of the attempts from all '
+  'addresses it takes back only this one: the logins of the user must not give strangers more guesses.';
+
+create function core.login_unlock(p_email text) returns void
   language sql security definer set search_path = pg_catalog, pg_temp as $$
   delete from platform.login_throttle
-  where account = core.login_account(p_email);
+  where account in (
+    select account from platform.login_throttle
+    where login = core.login_account(p_email)
+    -- The order of core.login_attempt, so that the two cannot deadlock.
+    order by array_position('{known_devices,address,address_per_hour,account}', budget), account
+    for update);
 $$;
-comment on function core.login_succeeded is 'Resets the failed attempts of an account.';
+comment on function core.login_unlock is 'Deletes the failed attempts of an account, after its password was changed.';
 
 create function core.tenant_features() returns text[]
   language sql stable security definer set search_path = pg_catalog, pg_temp
@@ -287,6 +540,22 @@ end $$;
 comment on function core.tenant_size is
   'The number of active students, active teachers and classes of a school, including the changes of this transaction. '
   'Only for functions of core, because it accepts any school.';
+
+-- Triggers keep the counts. They do not run while rows are restored from a backup without them, or run for rows that
+-- were counted already.
+create function core.recount_usage() returns void language plpgsql as $$
+begin
+  update school_usage u
+    set students = c.students, teachers = c.teachers, classes = c.classes
+    from (
+      select
+        (select count(*) from student where is_active and deleted_at is null) as students,
+        (select count(*) from teacher where is_active and deleted_at is null) as teachers,
+        (select count(*) from class) as classes
+    ) c
+    where (u.students, u.teachers, u.classes) <> (c.students, c.teachers, c.classes);
+end $$;
+comment on function core.recount_usage is 'Corrects school_usage of the current school.';
 
 create function core.tenant_usage(out students integer, out teachers integer, out classes integer)
   language sql stable security definer set search_path = pg_catalog, pg_temp as $$
@@ -348,27 +617,36 @@ comment on function core.require_plan_fits is
   'additions wait and then use the limits of the new plan (core.enforce_plan_limits). Only for operators and functions '
   'of core, because it accepts any school.';
 
-create function core.school_allow_impersonation(p_is_allowed boolean) returns void
-  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+create function core.school_flag_set(p_column text, p_value boolean, p_refusal text) returns boolean
+  language plpgsql as $$
 declare
-  v_is_allowed boolean;
+  v_before boolean;
 begin
-  select is_impersonation_allowed
-    into v_is_allowed
-    from platform.tenant
-    where id = core.tenant_id()
-    for no key update;
-  if v_is_allowed = p_is_allowed then
-    return;
+  execute format('select %I from platform.tenant where id = $1 for no key update', p_column)
+    into v_before
+    using core.tenant_id();
+  if v_before = p_value then
+    return false;
   end if;
   perform core.refuse_impersonator();
   if not exists (select from platform.session where id = core.session_id() and 'admin' = any (roles)) then
-    perform core.refuse_field('forbidden', 'is_impersonation_allowed',
-      'Only an admin of the school can change whether operators may log in as its admins.');
+    perform core.refuse_field('forbidden', p_column, p_refusal);
   end if;
-  update platform.tenant set is_impersonation_allowed = p_is_allowed where id = core.tenant_id();
+  execute format('update platform.tenant set %I = $2 where id = $1', p_column) using core.tenant_id(), p_value;
   perform core.audit('tenant.update', 'tenant', core.tenant_id(), core.tenant_id(),
-    jsonb_build_object('is_impersonation_allowed', jsonb_build_object('before', v_is_allowed, 'after', p_is_allowed)));
+    jsonb_build_object(p_column, jsonb_build_object('before', v_before, 'after', p_value)));
+  return true;
+end $$;
+comment on function core.school_flag_set is
+  'Sets a column of this school that only its admins may change, and returns whether it was different. Raises '
+  'forbidden with p_refusal unless the user is an admin of the school, and during an impersonation. Audited. Not '
+  'granted to request roles, because it accepts any column.';
+
+create function core.school_allow_impersonation(p_is_allowed boolean) returns void
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform core.school_flag_set('is_impersonation_allowed', p_is_allowed,
+    'Only an admin of the school can change whether operators may log in as its admins.');
 end $$;
 comment on function core.school_allow_impersonation is
   'Sets whether operators may impersonate the admins of this school. Disallowing it ends current impersonations. '
@@ -422,11 +700,14 @@ begin
   if new.role <> 'admin' then
     update platform.session set revoked_at = now() where impersonator_id = new.id and revoked_at is null;
   end if;
+  if new.deleted_at is not null then
+    delete from platform.second_factor where tenant_id is null and user_id = new.id;
+  end if;
   return null;
 end $$;
 comment on function core.operator_changed is
-  'Applies a changed role or status of an operator to their sessions at once. Operators have no operation that changes '
-  'their role: it is done in SQL.';
+  'Applies a changed role or status of an operator to their sessions at once, and deletes the second factor of a '
+  'deleted one. Operators have no operation that changes their role: it is done in SQL.';
 create trigger sessions after update of role, is_active, deleted_at on platform.user_account
   for each row execute function core.operator_changed();
 
@@ -441,7 +722,10 @@ begin
     into user_id, kind
     from calendar_feed f
     join user_account u on u.id = f.user_id
-    where f.token_hash = p_token_hash and u.is_active and u.deleted_at is null;
+    where f.token_hash = p_token_hash
+      and u.is_active
+      and u.deleted_at is null
+      and core.login_refusal(u.id) is null;
   if found then
     rights := core.effective_rights(user_id);
     update calendar_feed f set last_used_at = now()
@@ -452,3 +736,80 @@ end $$;
 comment on function core.feed_owner is
   'The owner of a calendar feed, its kind, and their current rights; null for an unknown token and for a user who '
   'cannot log in. Updates last_used_at once an hour. Only for core.admit, because it accepts any school.';
+
+create function core.api_key_caller(p_key jsonb, out caller platform.session, out description jsonb)
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_tenant_id bigint := (p_key ->> 'tenant_id')::bigint;
+  v_before text[];
+  v_key record;
+  v_rights core.rights;
+begin
+  if v_tenant_id is null or exists (select from platform.tenant where id = v_tenant_id and status <> 'deleted') then
+    if v_tenant_id is not null then
+      perform core.require_schema(v_tenant_id);
+    end if;
+    v_before := core.enter_tenant(v_tenant_id);
+    select k.id, k.name, to_jsonb(k) as stored, u.id as user_id, u.email
+      into v_key
+      from api_key k
+      join user_account u on u.id = k.user_id
+      where k.key_hash = p_key ->> 'hash'
+        and (k.expires_at is null or k.expires_at > now())
+        and u.is_active
+        and u.deleted_at is null
+        and core.login_refusal(u.id) is null;
+    if found then
+      v_rights := core.effective_rights(v_key.user_id);
+      -- Does not wait for another request with this key, which holds the lock until it ends.
+      update api_key set last_used_at = now()
+        where id = (
+          select id from api_key
+          where id = v_key.id and coalesce(last_used_at < now() - core.api_key_use_interval(), true)
+          for no key update skip locked);
+    end if;
+    perform core.leave_tenant(v_before);
+  end if;
+  if v_rights is null then
+    perform core.fail('invalid_token', 'The API key is invalid, has expired or was revoked.');
+  end if;
+  caller.tenant_id := v_tenant_id;
+  caller.user_id := v_key.user_id;
+  caller.email := v_key.email;
+  caller.permissions := array(
+    select permission from unnest(v_rights.permissions) permission where v_key.stored -> 'permissions' ? permission);
+  caller.own_permissions := v_rights.own_permissions;
+  caller.taught_permissions := v_rights.taught_permissions;
+  caller.roles := v_rights.roles;
+  caller.student_id := v_rights.student_id;
+  description := jsonb_build_object('id', v_key.id, 'name', v_key.name);
+  if v_tenant_id is null then
+    caller.roles := array[case when '{admin}' = v_rights.roles then v_key.stored ->> 'role' else 'analyst' end];
+    description := description
+      || (select jsonb_object_agg(n, v_key.stored -> n) from unnest('{role,tenant_ids,is_read_only}'::text[]) n);
+  end if;
+end $$;
+comment on function core.api_key_caller is
+  'The user of an API key {tenant_id?, hash}, as a session without an id: with the current rights of the user, limited '
+  'to the permissions of the key; and the id and name of the key. Without a school: the operator of a key of the '
+  'platform, with the lesser of both roles, and also role, tenant_ids and is_read_only of the key. Updates '
+  'last_used_at once a minute. Raises invalid_token for a key that is unknown or expired, or whose user cannot log in. '
+  'Only for core.admit, because it accepts any school.';
+
+create function core.operator_access(out role text, out tenant_ids bigint[])
+  language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select
+    case when u.role = 'admin' and coalesce(k.role, 'admin') = 'admin' then 'admin' else 'analyst' end,
+    case
+      when u.role = 'admin' or u.analyst_tenant_ids is null then k.tenant_ids
+      when k.tenant_ids is null then u.analyst_tenant_ids
+      else array(select unnest(u.analyst_tenant_ids) intersect select unnest(k.tenant_ids) order by 1)
+    end
+  from platform.user_account u
+  cross join jsonb_to_record(coalesce(nullif(current_setting('app.api_key', true), ''), '{}')::jsonb)
+    k (role text, tenant_ids bigint[])
+  where u.id = core.user_id() and core.tenant_id() is null;
+$$;
+comment on function core.operator_access is
+  'The role of the operator of this request, and the schools whose figures they may see: null for all. With an API '
+  'key, at most what the key allows. Null for both for a user of a school.';

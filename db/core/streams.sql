@@ -57,7 +57,7 @@ active. Raises unavailable while the school is being migrated.';
 create function core.stream_check(p_session_ids bigint[]) returns bigint[]
   language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   with live_session as materialized (
-    select id, tenant_id
+    select id, tenant_id, roles
     from platform.session
     where id = any (p_session_ids) and revoked_at is null and expires_at > now()
   ), school as materialized (
@@ -71,9 +71,22 @@ create function core.stream_check(p_session_ids bigint[]) returns bigint[]
   select array(
     select session_id
     from unnest(p_session_ids) session_id
-    where session_id not in (select l.id from live_session l join school s on s.id = l.tenant_id)
+    where session_id not in (
+      select l.id
+      from live_session l
+      left join school s on s.id = l.tenant_id
+      where case when l.tenant_id is null then 'admin' = any (l.roles) else s.id is not null end)
   );
 $$;
 comment on function core.stream_check is
-  'Which of these sessions may no longer have a stream: those that have ended or expired, and those of a school that is
-not active or has no notifications.';
+  'Which of these sessions may no longer have a stream: those that have ended or expired, those of a school that is not
+active or has no notifications, and those of operators who are not admins.';
+
+create function core.stream_system(p_session_ids bigint[], out ended bigint[], out state json)
+  language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select c.ended, case when not c.ended @> p_session_ids then core.status(p_with_size => false) end
+  from core.stream_check(p_session_ids) c (ended);
+$$;
+comment on function core.stream_system is
+  'The state of the installation (core.status) for the streams of these sessions of operators, and which of the sessions
+may no longer have a stream. The state is null if none of them may.';

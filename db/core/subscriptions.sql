@@ -54,12 +54,22 @@ comment on function core.subscription_lapse is
   'Stores the current status of a subscription, with an audit entry for each status that it went through since. Locks '
   'the school. Only for operators and functions of core, because it accepts any school.';
 
+create function core.price_currency() returns text
+  language sql stable security definer set search_path = pg_catalog, pg_temp
+  return coalesce((select currency from platform.setting), 'USD');
+comment on function core.price_currency is 'The currency of the prices of plans, ISO 4217.';
+
 create function core.subscription_status() returns json
   language sql stable security definer set search_path = pg_catalog, pg_temp
   return (
     select json_build_object(
       'status', s.status,
-      'plan', json_build_object('id', p.id, 'name', p.name, 'price_monthly', p.price_monthly, 'features', p.features),
+      'plan', json_build_object(
+        'id', p.id,
+        'name', p.name,
+        'price_monthly', p.price_monthly,
+        'currency', core.price_currency(),
+        'features', p.features),
       'started_at', s.started_at,
       'current_period_end', s.current_period_end,
       'grace_ends_at', s.grace_ends_at,
@@ -83,6 +93,7 @@ create function core.subscription_plans() returns json
         'id', p.id,
         'name', p.name,
         'price_monthly', p.price_monthly,
+        'currency', core.price_currency(),
         'max_students', p.max_students,
         'max_teachers', p.max_teachers,
         'features', p.features,

@@ -2,33 +2,43 @@
 -- and api afterwards. It therefore depends only on the schema platform.
 create schema if not exists core;
 
--- The keys of all advisory locks. A key has two 32-bit halves: the kind of the lock, and what it locks. TypeScript
--- takes four more kinds: 7310, the migration of the database (src/database/migrate.ts); 7312, shared by all running
--- workers, and 7315, one for each worker, by the hash of its name (workers/worker.ts); 7316, the daily run of a school
--- (workers/tasks/daily_school.ts).
-create or replace function core.lock_key(p_kind text, p_object bigint) returns bigint
-  language plpgsql immutable strict as $$
-declare
-  v_kind bigint;
+create or replace function core.unknown_lock(p_kind text) returns integer language plpgsql immutable as $$
 begin
-  case p_kind
-    -- The schema of a school: shared by each of its requests, exclusive while it is migrated.
-    when 'schema' then v_kind := 7311;
-    -- The permissions of the users of a school (core.lock_rights).
-    when 'rights' then v_kind := 7313;
-    -- The notifications of a school, and those of one recipient (core.lock_notification_recipients).
-    when 'notifications' then v_kind := 7314;
-    when 'recipient' then v_kind := 7317;
-  end case;
-  return (v_kind << 32) | (p_object & 4294967295);
+  raise exception 'There is no lock of the kind %.', p_kind;
 end $$;
+comment on function core.unknown_lock is 'Fails. For core.lock_key.';
+
+-- The keys of all advisory locks. A key has two 32-bit halves: the kind of the lock, and what it locks. TypeScript
+-- takes four more kinds: 7310, the migration of the database (src/database/migration-lock.ts); 7312, shared by all
+-- running workers, and 7315, one for each worker, by the hash of its name (workers/worker.ts); 7316, the daily run of
+-- a school (workers/tasks/daily_school.ts).
+-- Not strict, so that Postgres inlines it and evaluates the case while it plans.
+create or replace function core.lock_key(p_kind text, p_object bigint) returns bigint language sql immutable
+  return (
+    case p_kind
+      -- The schema of a school: shared by each of its requests, exclusive while it is migrated.
+      when 'schema' then 7311
+      -- The permissions of the users of a school (core.lock_rights).
+      when 'rights' then 7313
+      -- The notifications of a school, and those of one recipient (core.lock_notification_recipients).
+      when 'notifications' then 7314
+      when 'recipient' then 7317
+      -- Creating a webhook of a school or of the platform, because their number is limited.
+      when 'webhooks' then 7319
+      -- The commands that move a school to another server, at home (src/database/school-move.ts).
+      when 'move' then 7320
+      else core.unknown_lock(p_kind)
+    end::bigint << 32) | (p_object & 4294967295);
 comment on function core.lock_key is 'The key of an advisory lock of a kind on an object. Fails for an unknown kind.';
 
-create or replace function core.tenant_lock_key(p_tenant_id bigint) returns bigint
-  language sql immutable strict
+create or replace function core.tenant_lock_key(p_tenant_id bigint) returns bigint language sql immutable
   return core.lock_key('schema', p_tenant_id);
 comment on function core.tenant_lock_key is
   'The key of the advisory lock of a school: shared by each of its requests, exclusive while its schema is migrated.';
+
+create or replace function core.search_path_of(p_tenant_id bigint) returns text language sql immutable
+  return coalesce('tenant_' || p_tenant_id, 'platform') || ', public, pg_temp';
+comment on function core.search_path_of is 'The search_path with the tables of a school; null: those of operators.';
 
 -- A function could have these settings in its head, and Postgres would restore them, but only a superuser may create
 -- such a function. This function itself must not pin its search_path, which would undo its effect; its callers pin
@@ -48,7 +58,7 @@ begin
     set_config('app.scope', 'all', true),
     set_config('app.is_system', 'yes', true),
     set_config('app.time_zone', coalesce((select time_zone from platform.tenant where id = p_tenant_id), ''), true),
-    set_config('search_path', coalesce('tenant_' || p_tenant_id, 'platform') || ', public, pg_temp', true);
+    set_config('search_path', core.search_path_of(p_tenant_id), true);
   return v_before;
 end $$;
 comment on function core.enter_tenant is
@@ -70,7 +80,7 @@ comment on function core.leave_tenant is 'Restores the settings that core.enter_
 
 -- pg_class and pg_proc have no index that begins with the schema: `where relnamespace = …` reads the relations of all
 -- schools. pg_depend has an index by what an object depends on, and every relation and function depends on its schema.
--- The planner may not decide otherwise, since a plan from a time with few schools can be kept for a long time.
+-- Sequential scans are disabled, because a plan made with few schools may be kept after there are many.
 create or replace function core.relations_in(p_schema text) returns setof pg_class
   language sql stable rows 100 set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
     select c.*
@@ -245,6 +255,8 @@ declare
   v_is_purged boolean;
   v_migration record;
   v_count integer := 0;
+  v_detail text;
+  v_hint text;
 begin
   perform pg_advisory_xact_lock(core.tenant_lock_key(p_tenant_id));
   select schema_version, status = 'deleted' and schema_version = 0 into strict v_version, v_is_purged
@@ -256,6 +268,8 @@ begin
   end if;
   if v_version = 0 then
     execute format('create schema %I', v_schema);
+    -- An imported school gets the current text of each migration.
+    delete from platform.replaced_migration_tenant where tenant_id = p_tenant_id;
   end if;
   v_before := core.enter_tenant(p_tenant_id);
   -- Functions that migrations create keep this search_path, by `set search_path from current`.
@@ -269,13 +283,21 @@ begin
     begin
       execute v_migration.body;
     exception when others then
-      raise exception using errcode = sqlstate, message = format('tenant migration %s: %s', v_migration.name, sqlerrm);
+      get stacked diagnostics v_detail = pg_exception_detail, v_hint = pg_exception_hint;
+      raise exception using
+        errcode = sqlstate,
+        message = format('tenant migration %s: %s', v_migration.name, sqlerrm),
+        detail = v_detail,
+        hint = v_hint;
     end;
     v_count := v_count + 1;
     v_version := v_migration.version;
   end loop;
   perform core.tenant_secure(p_tenant_id);
   update platform.tenant set schema_version = v_version where id = p_tenant_id;
+  if not exists (select from platform.tenant_migration where version > v_version) then
+    delete from platform.delayed_migration where tenant_id = p_tenant_id;
+  end if;
   perform core.leave_tenant(v_before);
   return v_count;
 end $$;

@@ -119,8 +119,11 @@ begin
       email = 'student@demo.example'
     where id = (select min(id) from student);
 
-  insert into school (address, phone, email, website, currency)
-    values ('1 School Lane, London', '+44 20 7946 0000', 'office@demo.example', 'https://demo.example', 'GBP');
+  insert into school (address, phone, email, website, currency, payment_details)
+    values (
+      '1 School Lane, London', '+44 20 7946 0000', 'office@demo.example', 'https://demo.example', 'GBP',
+      e'Demo School, Bank of Examples\nIBAN GB33 BUKB 2020 1555 5555 55'
+    );
   insert into term (name, academic_year_id, start_date, end_date)
     select
       t.name,

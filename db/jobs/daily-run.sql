@@ -127,7 +127,7 @@ begin
       delete from daily_run where task = 'fees' and run_on < p_day - 30;
     end if;
   end if;
-  perform core.leave_tenant(v_before);
+  perform core.queue_webhooks(), core.leave_tenant(v_before);
 end $$;
 comment on function core.daily_step is
   'One step, in a transaction of its own, of the daily run of a school: marks at most p_limit fees and invoices as '

@@ -1,13 +1,14 @@
--- The job `send_email`: an email to one user with a link that works once.
+-- The job `send_email`: an email to one user, with a link that works once, or about a login or a second factor.
 
-create function core.email_prepare(p_tenant_id bigint, p_user_id bigint, p_kind text) returns json
-  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+create function core.email_prepare(p_tenant_id bigint, p_user_id bigint, p_kind text, p_session_id bigint default null)
+  returns json language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_tenant record;
   v_user record;
+  v_login json;
   v_before text[];
 begin
-  select t.name, t.subdomain, t.status into v_tenant from platform.tenant t where t.id = p_tenant_id;
+  select t.name, t.subdomain, t.status, t.time_zone into v_tenant from platform.tenant t where t.id = p_tenant_id;
   if p_tenant_id is not null and v_tenant.status is distinct from 'active' then
     return null;
   end if;
@@ -15,7 +16,19 @@ begin
   select email, first_name, last_name, password_hash, email_verified_at into v_user
     from user_account where id = p_user_id and deleted_at is null and is_active for no key update;
   perform core.leave_tenant(v_before);
+  if p_kind = 'new_device' then
+    select json_build_object(
+        'time', format('%s, %s (%s)', core.written_day(local.time::date), to_char(local.time, 'HH24:MI'), zone.name),
+        'ip', s.ip,
+        'user_agent', s.user_agent)
+      into v_login
+      from platform.session s
+      cross join lateral (select coalesce(v_tenant.time_zone, 'UTC')) zone (name)
+      cross join lateral (select s.created_at at time zone zone.name) local (time)
+      where s.id = p_session_id and s.user_id = p_user_id and s.tenant_id is not distinct from p_tenant_id;
+  end if;
   if v_user.email is null
+     or (p_kind = 'new_device' and v_login is null)
      or (p_kind = 'email_verification' and v_user.email_verified_at is not null)
      or (p_kind = 'invitation' and v_user.password_hash is not null) then
     return null;
@@ -26,9 +39,13 @@ begin
     'last_name', v_user.last_name,
     'school', coalesce(v_tenant.name, 'School management'),
     'subdomain', v_tenant.subdomain,
-    'token', core.one_time_token_new(p_tenant_id, p_user_id, p_kind),
+    'login', v_login,
+    'token', case when p_kind in ('password_reset', 'invitation', 'email_verification') then
+      core.one_time_token_new(p_tenant_id, p_user_id, p_kind)
+    end,
     'valid_hours', extract(epoch from core.one_time_token_lifetime(p_kind))::integer / 3600);
 end $$;
 comment on function core.email_prepare is
-  'Prepares an email to a user: recipient, school and a new one-time token. Null if there is no longer a reason to '
-  'send it: the user is gone, is verified already, or has a password already.';
+  'Prepares an email to a user: recipient, school, and for a kind with a link a new one-time token, for new_device the '
+  'login of p_session_id. Null if there is no longer a reason to send it: the user is gone, is verified already, has a '
+  'password already, or the session is gone.';

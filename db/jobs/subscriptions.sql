@@ -74,6 +74,22 @@ comment on function core.subscription_notice is
   'a period ends; when it has ended, and 3 days and 1 day before the cancellation; and when it is cancelled. Nulls if '
   'none is due. Only for functions of core, because it accepts any school.';
 
+create function core.notify_operators(p_tenant_id bigint, p_subject text, p_text text) returns void
+  language sql as $$
+  select core.add_jobs('send_operator_notice', array(
+    select (jsonb_build_object(
+        'user_id', id,
+        'tenant_id', p_tenant_id,
+        'subject', p_subject,
+        'text', p_text), null, null
+      )::core.new_job
+    from platform.user_account
+    where role = 'admin' and is_active and deleted_at is null
+    order by id));
+$$;
+comment on function core.notify_operators is
+  'Queues an email to each active admin of the platform. p_tenant_id: the school that it is about, or null.';
+
 create function core.subscription_daily(p_tenant_id bigint) returns boolean
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -96,16 +112,8 @@ begin
     on conflict do nothing;
   v_is_new := found;
   if v_is_new then
-    perform core.add_jobs('send_operator_notice', array(
-      select (jsonb_build_object(
-          'user_id', id,
-          'tenant_id', p_tenant_id,
-          'subject', v_notice.school || ': ' || v_notice.operator_text,
-          'text', format('%s (school %s). %s', v_notice.school, p_tenant_id, v_notice.operator_text)), null, null
-        )::core.new_job
-      from platform.user_account
-      where role = 'admin' and is_active and deleted_at is null
-      order by id));
+    perform core.notify_operators(p_tenant_id, v_notice.school || ': ' || v_notice.operator_text,
+      format('%s (school %s). %s', v_notice.school, p_tenant_id, v_notice.operator_text));
     perform core.notify(v_notice.event, (
       select jsonb_agg(jsonb_build_object('user_id', ur.user_id, 'variables', v_notice.variables))
       from user_role ur

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import pg from 'pg';
 import { GraphQLError } from 'postgraphile/graphql';
+import { cancelOnAbort } from '../database/cancel.ts';
 import { switchToRole } from '../domain/role-settings.ts';
 import type { TenantScope } from './scope.ts';
 
@@ -18,6 +19,9 @@ export interface QueryTimeouts {
 
 /** The error for a query that exceeds a limit; the message tells the analyst how to change it. */
 export const limitError = (code: string, message: string) => new GraphQLError(message, { extensions: { code } });
+
+/** Why a connection is closed: its next statement might be canceled. */
+const cancelError = new Error('A cancel request may still be on its way to this connection.');
 
 /** @param isOwnLogIn  whether the URL logs in as a role that can switch to the analyst role */
 export function analyticsPool(url: string, isOwnLogIn: boolean, size: number): pg.Pool {
@@ -59,12 +63,14 @@ export interface RequestClient {
  * same data. The role and the settings are set only here, so that no configuration can omit them.
  * @param timeouts  limits for each statement and for all of them
  * @param maxBytes  limit for the results of all statements together; the number of groups has no other limit
+ * @param signal  cancels the running statement and prevents others
  */
 export function requestClient(
   pool: pg.Pool,
   scope: TenantScope,
   { statementTimeoutMs, requestTimeoutMs }: QueryTimeouts,
   maxBytes: number,
+  signal: AbortSignal,
 ): RequestClient {
   if (!/^(all|,(\d+,)+|)$/.test(scope)) throw new Error('Invalid analyst scope.');
   const begin = [
@@ -92,6 +98,7 @@ export function requestClient(
     );
 
   async function run({ text, values, arrayMode }: Statement) {
+    signal.throwIfAborted();
     if (bytes > maxBytes) throw sizeError();
     if (spent > requestTimeoutMs) {
       throw limitError(
@@ -107,6 +114,7 @@ export function requestClient(
       if (bytes > maxBytes) stream.destroy();
     };
     const start = performance.now();
+    const stopCanceling = cancelOnAbort(client, signal);
     stream.on('data', count);
     try {
       if (!hasBegun) await client.query(begin);
@@ -118,7 +126,8 @@ export function requestClient(
       });
       return { rows, rowCount, notices: [] };
     } catch (error) {
-      await release(error);
+      await release((await stopCanceling()) ? error : cancelError);
+      signal.throwIfAborted();
       if (bytes > maxBytes) throw sizeError();
       if (error instanceof pg.DatabaseError && error.code === '57014') {
         throw limitError(
@@ -130,6 +139,7 @@ export function requestClient(
       throw error;
     } finally {
       stream.off('data', count);
+      if (!(await stopCanceling())) await release(cancelError);
       spent += performance.now() - start;
     }
   }

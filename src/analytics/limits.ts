@@ -236,6 +236,36 @@ function checkKeys(node: FieldNode, variables: Record<string, unknown>): void {
   }
 }
 
+/** A field of a query with its definition. */
+interface SelectedField {
+  node: FieldNode;
+  field: GraphQLField<unknown, unknown>;
+}
+
+/** Returns a function that reads the fields of a selection, also those of its fragments. */
+export function fieldReader(
+  schema: GraphQLSchema,
+  document: DocumentNode,
+): (set: SelectionSetNode, type: GraphQLNamedType) => Generator<SelectedField> {
+  const fragments = new Map<string, FragmentDefinitionNode>();
+  for (const definition of document.definitions)
+    if (definition.kind === Kind.FRAGMENT_DEFINITION) fragments.set(definition.name.value, definition);
+
+  return function* fieldsOf(set, type): Generator<SelectedField> {
+    for (const selection of set.selections) {
+      if (selection.kind === Kind.FIELD) {
+        const field = isObjectType(type) || isInterfaceType(type) ? type.getFields()[selection.name.value] : undefined;
+        if (field) yield { node: selection, field };
+      } else {
+        const part = selection.kind === Kind.INLINE_FRAGMENT ? selection : fragments.get(selection.name.value);
+        const condition = part?.typeCondition?.name.value;
+        if (part)
+          yield* fieldsOf(part.selectionSet, condition === undefined ? type : (schema.getType(condition) ?? type));
+      }
+    }
+  };
+}
+
 /**
  * Limits the cost of a query. Each row that it can return costs 1; a nested list is multiplied by the page size of the
  * outer list. A count or a sum over a list costs 10, its groups 100, each multiplied by the rows of the outer list.
@@ -247,28 +277,7 @@ export function checkCost(
   operation: OperationDefinitionNode,
   variables: Record<string, unknown>,
 ): void {
-  const fragments = new Map<string, FragmentDefinitionNode>();
-  for (const definition of document.definitions)
-    if (definition.kind === Kind.FRAGMENT_DEFINITION) fragments.set(definition.name.value, definition);
-
-  function* fieldsOf(
-    set: SelectionSetNode,
-    type: GraphQLNamedType,
-  ): Generator<{ node: FieldNode; field: GraphQLField<unknown, unknown> }> {
-    for (const selection of set.selections) {
-      if (selection.kind === Kind.FIELD) {
-        const field = isObjectType(type) || isInterfaceType(type) ? type.getFields()[selection.name.value] : undefined;
-        if (!field) continue;
-        checkKeys(selection, variables);
-        yield { node: selection, field };
-      } else {
-        const part = selection.kind === Kind.INLINE_FRAGMENT ? selection : fragments.get(selection.name.value);
-        const condition = part?.typeCondition?.name.value;
-        if (part)
-          yield* fieldsOf(part.selectionSet, condition === undefined ? type : (schema.getType(condition) ?? type));
-      }
-    }
-  }
+  const fieldsOf = fieldReader(schema, document);
   const costBelow = (node: FieldNode, field: GraphQLField<unknown, unknown>) =>
     node.selectionSet ? costOf(node.selectionSet, getNamedType(field.type)) : 0;
 
@@ -276,6 +285,7 @@ export function checkCost(
     const rows = pageSize(node, variables);
     let cost = 0;
     for (const part of node.selectionSet ? fieldsOf(node.selectionSet, getNamedType(field.type)) : []) {
+      checkKeys(part.node, variables);
       switch (part.node.name.value) {
         case 'nodes':
         case 'edges':
@@ -295,6 +305,7 @@ export function checkCost(
   function costOf(set: SelectionSetNode, type: GraphQLNamedType): number {
     let cost = 0;
     for (const { node, field } of fieldsOf(set, type)) {
+      checkKeys(node, variables);
       if (isPaged(field)) cost += costOfList(node, field);
       else if (isCompositeType(getNamedType(field.type))) cost += 1 + costBelow(node, field);
     }

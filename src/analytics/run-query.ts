@@ -22,8 +22,10 @@ import {
   type Size,
   withPages,
 } from './limits.ts';
+import { withDates } from './relative-dates.ts';
 import type { TenantScope } from './scope.ts';
 import type { AnalyticsSchema } from './schema.ts';
+import { checkStocks } from './stocks.ts';
 
 /** A GraphQL query of an analyst. */
 export interface AnalyticsQuery {
@@ -96,7 +98,7 @@ export function queryRunner(
   { schema, resolvedPreset }: AnalyticsSchema,
   pool: pg.Pool,
   timeouts: QueryTimeouts,
-): (query: AnalyticsQuery) => Promise<QueryResult> {
+): (query: AnalyticsQuery, signal: AbortSignal) => Promise<QueryResult> {
   const documents = new Map<string, Prepared | readonly GraphQLError[]>();
 
   /** Parses and validates a query and adds page sizes. @returns the errors if it is invalid */
@@ -126,7 +128,7 @@ export function queryRunner(
     return prepared;
   }
 
-  return async ({ query, variables, operationName, scope }) => {
+  return async ({ query, variables: given, operationName, scope }, signal) => {
     const faults: object[] = [];
     const refused = (errors: readonly GraphQLError[]): QueryResult => ({
       body: JSON.stringify({ errors: errors.map((error) => toResponseError(error, faults)) }),
@@ -151,13 +153,15 @@ export function queryRunner(
             extensions: { code: 'READ_ONLY' },
           }),
         ]);
-      checkVariables(variables);
+      checkVariables(given);
+      const variables = withDates(given);
       const { coerced, errors } = getVariableValues(schema, operation.variableDefinitions ?? [], variables, {
         maxErrors: 10,
       });
       if (errors) return refused(errors);
       checkCost(schema, document, operation, coerced);
-      client = requestClient(pool, scope, timeouts, maxBytes(size));
+      checkStocks(schema, document, operation, coerced);
+      client = requestClient(pool, scope, timeouts, maxBytes(size), signal);
       const result = await execute({
         schema,
         document,

@@ -7,9 +7,11 @@ import type { GraphQLSchema } from 'postgraphile/graphql';
 import { PostGraphileAmberPreset } from 'postgraphile/presets/amber';
 import { PostGraphileConnectionFilterPreset } from 'postgraphile-plugin-connection-filter';
 import { analystRole } from './database.ts';
+import { BehaviorCachePlugin } from './behaviors.ts';
 import { DatesPlugin } from './dates.ts';
 import { GroupsPlugin } from './groups.ts';
 import { introspectionPool } from './introspection.ts';
+import { StocksPlugin } from './stocks.ts';
 
 /** The GraphQL schema of the views in the schema `analytics`, and the preset to run queries on it. */
 export interface AnalyticsSchema {
@@ -29,7 +31,7 @@ export async function analyticsSchema(pool: pg.Pool): Promise<AnalyticsSchema> {
       PostGraphileConnectionFilterPreset,
       PgAggregatesPreset,
     ],
-    plugins: [DatesPlugin, GroupsPlugin],
+    plugins: [BehaviorCachePlugin, DatesPlugin, GroupsPlugin, StocksPlugin],
     // The comments of the views declare keys and relations, so global node ids are not needed. Filters replace
     // conditions.
     disablePlugins: ['NodePlugin', 'QueryQueryPlugin', 'PgConditionArgumentPlugin', 'PgConditionCustomFieldsPlugin'],
@@ -38,8 +40,7 @@ export async function analyticsSchema(pool: pg.Pool): Promise<AnalyticsSchema> {
         pool: introspectionPool(pool),
         schemas: ['analytics'],
         pubsub: false,
-        // Reads the catalogs as a whole, in seconds with 2,000 schools.
-        pgSettingsForIntrospection: { role: analystRole, statement_timeout: '60s' },
+        pgSettingsForIntrospection: { role: analystRole, enable_seqscan: 'off', statement_timeout: '60s' },
       }),
     ],
     schema: {

@@ -1,4 +1,4 @@
-import { readFile, writeFile } from 'node:fs/promises';
+import { chmod, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { commit } from 'graphile-migrate';
 import { clearAllPools } from 'graphile-migrate/dist/pgReal.js';
@@ -6,7 +6,7 @@ import { ensureDatabase } from '../database/embedded.ts';
 import { withOwner } from '../database/pool.ts';
 import { withScratchServer } from '../process/database-access.ts';
 
-const migrationsFolder = join(import.meta.dirname, '../../migrations');
+const defaultFolder = join(import.meta.dirname, '../../migrations');
 const blankMigration =
   '-- The shared migration being written; `npm run school -- commit-migration` moves it to committed/.\n';
 
@@ -24,8 +24,11 @@ async function closePools(serverUrl: string): Promise<void> {
   });
 }
 
-/** Makes migrations/current.sql the next committed migration, after running it on a temporary server. */
-export async function commitMigration(message: string): Promise<void> {
+/**
+ * Makes current.sql of a folder the next committed migration, after running it on a temporary server.
+ * @param migrationsFolder  an absolute path; migrations by default
+ */
+export async function commitMigration(message: string, migrationsFolder = defaultFolder): Promise<void> {
   const file = join(migrationsFolder, 'current.sql');
   const current = await readFile(file, 'utf8');
   if (current.replace(/^--.*$/gm, '').trim() === '') throw new Error('migrations/current.sql contains no statement.');
@@ -48,4 +51,8 @@ export async function commitMigration(message: string): Promise<void> {
       await closePools(server.url('postgres'));
     }
   });
+  // graphile-migrate makes the file unreadable for other users, such as the one that runs the service.
+  const committed = join(migrationsFolder, 'committed');
+  const newest = (await readdir(committed)).sort().at(-1);
+  if (newest) await chmod(join(committed, newest), 0o644);
 }

@@ -2,47 +2,33 @@ import type pg from 'pg';
 import type { Config } from '../process/config.ts';
 import { type Queue, readQueue } from '../database/queue.ts';
 import { withOwner } from '../database/pool.ts';
-import { formatMinute, withDatabase } from '../process/database-access.ts';
+import { formatMinute, withMigratedDatabase } from '../process/database-access.ts';
+import { exitCodes } from './exit-codes.ts';
+import type { Server } from '../database/school-server.ts';
+import { duration, type Format, print, table } from './output.ts';
+import { homeName, type OfServer, onEachServer, readServers } from './servers.ts';
 
-interface Format {
-  json?: boolean;
-}
+/** The servers of a command: all of them, or the one that `--node` names. */
+const withServers = <T>(
+  config: Config,
+  node: string | undefined,
+  work: (servers: Server[]) => Promise<T>,
+): Promise<T> => withMigratedDatabase(config, async (ownerUrl) => work(await readServers(ownerUrl, node)));
 
-const print = (text: string) => process.stdout.write(`${text}\n`);
+/** Runs `work` on the server that `--node` names; without it, on the database of the command. */
+const withQueue = <T>(config: Config, node: string | undefined, work: (client: pg.Client) => Promise<T>): Promise<T> =>
+  withMigratedDatabase(config, async (ownerUrl) => {
+    const [server] = await readServers(ownerUrl, node ?? homeName);
+    return withOwner(server?.url ?? ownerUrl, work);
+  });
 
-const withQueue = <T>(config: Config, work: (client: pg.Client) => Promise<T>): Promise<T> =>
-  withDatabase(config, (ownerUrl) => withOwner(ownerUrl, work));
-
-/** Formats a table; columns of numbers are right-aligned. */
-function table(head: readonly string[], rows: readonly (readonly (string | number)[])[]): string {
-  const widths = head.map((name, column) => Math.max(name.length, ...rows.map((row) => String(row[column]).length)));
-  const isNumber = head.map((_, column) => rows.every((row) => typeof row[column] === 'number'));
-  return [head, ...rows]
-    .map((row) =>
-      row.map((cell, column) =>
-        isNumber[column] ? String(cell).padStart(widths[column] ?? 0) : String(cell).padEnd(widths[column] ?? 0),
-      ),
-    )
-    .map((cells) => `${cells.join('  ').trimEnd()}\n`)
-    .join('');
-}
-
-/** Formats a duration with its two largest units: `2 d 3 h`. */
-function duration(seconds: number): string {
-  const whole = Math.floor(seconds);
-  const units = [
-    [Math.floor(whole / 86_400), 'd'],
-    [Math.floor(whole / 3_600) % 24, 'h'],
-    [Math.floor(whole / 60) % 60, 'min'],
-    [whole % 60, 's'],
-  ] as const;
-  const first = units.findIndex(([value]) => value > 0);
-  if (first < 0) return '0 s';
-  return units
-    .slice(first, first + 2)
-    .filter(([value]) => value > 0)
-    .map(([value, unit]) => `${String(value)} ${unit}`)
-    .join(' ');
+/** The results of all servers. A node that does not answer is a line on standard error. @throws if no server answers */
+function reachable<T>(results: OfServer<T>[]): { name: string; result: T }[] {
+  const found = results.flatMap(({ server, result }) => (result === undefined ? [] : [{ name: server.name, result }]));
+  if (found.length === 0) throw new Error(results[0]?.error);
+  for (const { server, error } of results)
+    if (error !== undefined) process.stderr.write(`${server.name} does not answer: ${error}\n`);
+  return found;
 }
 
 /** `id (subdomain)`, as in the output of other commands. */
@@ -52,35 +38,57 @@ const schoolOf = ({ tenant_id, subdomain }: { tenant_id: string | number | null;
 const total = (tasks: Queue['tasks'], state: 'ready' | 'waiting' | 'running' | 'failed') =>
   tasks.reduce((sum, each) => sum + each[state], 0);
 
-/** `school jobs list`: the number of jobs by task and state. */
-export async function jobsList(config: Config, { json }: Format): Promise<void> {
-  const queue = await withQueue(config, readQueue);
+/** Jobs as those of one task. The oldest ready job counts for the age. */
+function addUp(task: string, tasks: Queue['tasks']): Queue['tasks'][number] {
+  const ages = tasks.flatMap(({ oldest_ready_seconds: seconds }) => seconds ?? []);
+  return {
+    task,
+    ready: total(tasks, 'ready'),
+    waiting: total(tasks, 'waiting'),
+    running: total(tasks, 'running'),
+    failed: total(tasks, 'failed'),
+    oldest_ready_seconds: ages.length > 0 ? Math.max(...ages) : null,
+  };
+}
+
+/** The queues of all servers as one. */
+function combineQueues(queues: Queue[]): Queue {
+  const byTask = Map.groupBy(
+    queues.flatMap(({ tasks }) => tasks),
+    ({ task }) => task,
+  );
+  return {
+    worker: queues.every(({ worker }) => worker),
+    tasks: [...byTask].map(([task, each]) => addUp(task, each)),
+  };
+}
+
+/** `school jobs list`: the number of jobs by task and state, of all servers or the one that `--node` names. */
+export async function jobsList(config: Config, { json, node }: Format & { node?: string }): Promise<void> {
+  const queues = await withServers(config, node, async (servers) =>
+    reachable(await onEachServer(servers, ({ url }) => withOwner(url, readQueue))),
+  );
+  const queue = combineQueues(queues.map(({ result }) => result));
   if (json) {
-    print(JSON.stringify(queue));
+    const ofNodes = queues.map(({ name, result }) => ({ name, ...result }));
+    print(JSON.stringify({ ...queue, ...(queues.length > 1 ? { nodes: ofNodes } : {}) }));
     return;
   }
   const { tasks } = queue;
-  const oldest = tasks.flatMap(({ oldest_ready_seconds: seconds }) => seconds ?? []);
-  const rows = [
-    ...tasks.map((each) => ({ ...each, oldest: each.oldest_ready_seconds })),
-    {
-      task: 'all',
-      ready: total(tasks, 'ready'),
-      waiting: total(tasks, 'waiting'),
-      running: total(tasks, 'running'),
-      failed: total(tasks, 'failed'),
-      oldest: oldest.length > 0 ? Math.max(...oldest) : null,
-    },
-  ].map(({ task, ready, waiting, running, failed, oldest: seconds }) => [
-    task,
-    ready,
-    waiting,
-    running,
-    failed,
-    seconds === null ? '-' : duration(seconds),
-  ]);
+  const rows = [...tasks, addUp('all', tasks)].map(
+    ({ task, ready, waiting, running, failed, oldest_ready_seconds: seconds }) => [
+      task,
+      ready,
+      waiting,
+      running,
+      failed,
+      seconds === null ? '-' : duration(seconds),
+    ],
+  );
   process.stdout.write(table(['TASK', 'READY', 'WAITING', 'RUNNING', 'FAILED', 'OLDEST READY'], rows));
-  if (!queue.worker) print('No worker is running: jobs are not processed.');
+  for (const { name, result } of queues)
+    if (!result.worker)
+      print(`No worker is running${queues.length > 1 ? ` for ${name}` : ''}: jobs are not processed.`);
 }
 
 interface FailedJob {
@@ -104,20 +112,29 @@ async function checkTask(client: pg.Client, task: string | undefined): Promise<v
   }
 }
 
-/** `school jobs failed`: failed jobs with their errors. */
+/** `school jobs failed`: failed jobs with their errors, of all servers or the one that `--node` names. */
 export async function jobsFailed(
   config: Config,
-  { task, limit, json }: Format & { task?: string; limit: number },
+  { task, limit, json, node }: Format & { task?: string; limit: number; node?: string },
 ): Promise<void> {
-  const rows = await withQueue(config, async (client) => {
-    await checkTask(client, task);
-    return (await client.query<FailedJob>('select * from core.failed_jobs($1, $2)', [task, limit])).rows;
-  });
-  const count = Number(rows[0]?.total ?? 0);
+  const found = await withServers(config, node, async (servers) =>
+    reachable(
+      await onEachServer(servers, ({ url }) =>
+        withOwner(url, async (client) => {
+          await checkTask(client, task);
+          return (await client.query<FailedJob>('select * from core.failed_jobs($1, $2)', [task, limit])).rows;
+        }),
+      ),
+    ),
+  );
+  const isOne = found.length === 1;
+  const count = found.reduce((sum, { result }) => sum + Number(result[0]?.total ?? 0), 0);
+  const rows = found.flatMap(({ name, result }) => result.map((job) => ({ ...job, node: name }))).slice(0, limit);
   if (json) {
-    const jobs = rows.map(({ id, tenant_id, total: _total, ...job }) => ({
+    const jobs = rows.map(({ id, tenant_id, total: _total, node: name, ...job }) => ({
       id: Number(id),
       tenant_id: tenant_id === null ? null : Number(tenant_id),
+      ...(isOne ? {} : { node: name }),
       ...job,
     }));
     print(JSON.stringify({ total: count, jobs }));
@@ -129,8 +146,9 @@ export async function jobsFailed(
   }
   process.stdout.write(
     table(
-      ['ID', 'TASK', 'SCHOOL', 'ATTEMPTS', 'NEXT RUN', 'ERROR'],
+      [...(isOne ? [] : ['NODE']), 'ID', 'TASK', 'SCHOOL', 'ATTEMPTS', 'NEXT RUN', 'ERROR'],
       rows.map((job) => [
+        ...(isOne ? [] : [job.node]),
         Number(job.id),
         job.task,
         schoolOf(job),
@@ -160,9 +178,10 @@ interface Job {
 }
 
 /** `school jobs show`: one job. @throws when it does not exist */
-export async function jobsShow(config: Config, id: number, { json }: Format): Promise<void> {
+export async function jobsShow(config: Config, id: number, { json, node }: Format & { node?: string }): Promise<void> {
   const job = await withQueue(
     config,
+    node,
     async (client) => (await client.query<{ job: Job | null }>('select core.job($1) as job', [id])).rows[0]?.job,
   );
   if (!job) throw new Error(`There is no job ${String(id)}. Finished jobs are removed from the queue.`);
@@ -206,11 +225,11 @@ export async function jobsChange(
   config: Config,
   action: 'retry' | 'cancel',
   ids: number[],
-  { task, failed = false, json }: Format & { task?: string; failed?: boolean },
+  { task, failed = false, json, node }: Format & { task?: string; failed?: boolean; node?: string },
 ): Promise<number> {
   if (ids.length > 0 === (task !== undefined)) throw new Error('Give either job ids or --task.');
   if (action === 'cancel' && failed && task === undefined) throw new Error('--failed needs --task.');
-  const changed = await withQueue(config, async (client) => {
+  const changed = await withQueue(config, node, async (client) => {
     await checkTask(client, task);
     const { rows } = await client.query<{ changed: Changes }>('select core.change_jobs($1, $2, $3, $4) as changed', [
       action,
@@ -229,5 +248,5 @@ export async function jobsChange(
     if (unknown.length > 0) print(`Not found, possibly finished: ${listIds(unknown)}.`);
     if (Object.keys(done).length + running.length + unknown.length === 0) print('No jobs matched.');
   }
-  return ids.length > 0 && running.length + unknown.length > 0 ? 1 : 0;
+  return ids.length > 0 && running.length + unknown.length > 0 ? exitCodes.failed : exitCodes.done;
 }

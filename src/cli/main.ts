@@ -1,16 +1,36 @@
 #!/usr/bin/env node
+import '../process/environment-file.ts';
+import { readFileSync } from 'node:fs';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { readConfig } from '../process/config.ts';
+import type { DoctorOptions } from './doctor.ts';
+import { addExamples } from './examples.ts';
+import { exitCodeHelp, exitCodes } from './exit-codes.ts';
+import type { UpOptions } from './migrate.ts';
+import type { Format } from './output.ts';
+import { addNodeCommands } from './node-commands.ts';
+import { addPeopleCommands } from './people-commands.ts';
+import { addTenantCommands } from './tenant-commands.ts';
 
-const program = new Command('school').description('Administer the school management service.').showHelpAfterError();
+const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
+  version: string;
+};
+
+const program = new Command('school')
+  .description('Administer the school management service.')
+  .version(version)
+  .showHelpAfterError()
+  .addHelpText('after', exitCodeHelp);
 
 program
   .command('commit-migration')
   .description('turn migrations/current.sql into the next committed migration')
   .argument('<message>', 'a short description, used as the file name')
-  .action(async (message: string) => {
+  // For tests.
+  .addOption(new Option('--migrations <folder>', 'absolute path of the folder of the migrations').hideHelp())
+  .action(async (message: string, options: { migrations?: string }) => {
     const { commitMigration } = await import('./commit.ts');
-    await commitMigration(message);
+    await commitMigration(message, options.migrations);
   });
 
 program
@@ -19,7 +39,8 @@ program
   .command('reset')
   .description('delete the embedded database with all its schools; the next start creates a new one')
   .option('--yes', 'skip the confirmation')
-  .action(async (options: { yes?: boolean }) => {
+  .option('--json', 'print JSON')
+  .action(async (options: Format & { yes?: boolean }) => {
     const { databaseReset } = await import('./database-reset.ts');
     await databaseReset(readConfig(process.env), options);
   });
@@ -30,19 +51,49 @@ program
   .command('refresh')
   .description('recompute all facts, not only what has changed')
   .option('--tenant <id or subdomain>', 'only this school')
-  .action(async (options: { tenant?: string }) => {
+  .option('--json', 'print one line of JSON per school')
+  .action(async (options: Format & { tenant?: string }) => {
     const { analyticsRefresh } = await import('./analytics.ts');
     process.exitCode = await analyticsRefresh(readConfig(process.env), options);
+  });
+
+const count = (value: string) => {
+  if (!/^[1-9]\d{0,5}$/.test(value)) throw new InvalidArgumentError('must be a whole number from 1 to 999999');
+  return Number(value);
+};
+
+program
+  .command('status')
+  .description(
+    'the state of the installation: server, release, schools, workers, queue, connections, replicas; of each node too',
+  )
+  .option('--watch', 'print it again every few seconds')
+  .option('--interval <seconds>', 'with --watch, the time between two reports', count, 2)
+  .option('--json', 'print JSON; with --watch one line per report')
+  .action(async (options: Format & { watch?: boolean; interval: number }) => {
+    const { statusCommand } = await import('./status.ts');
+    process.exitCode = await statusCommand(readConfig(process.env), options);
+  });
+
+program
+  .command('doctor')
+  .description('check the server, the functions and tables, and the data of all schools')
+  .option('--tenant <id or subdomain>', 'only this school')
+  .option('--server', 'check only the server and the definitions, not the data')
+  .option('--data', 'check only the data')
+  .option('--offline', 'do not connect to email and push services')
+  .option('--fix', 'run the remedies that are harmless')
+  .option('--min-free <MB>', 'report less free space in DATA_DIR than this', count, 1024)
+  .option('--json', 'print one line of JSON per problem and per school')
+  .addHelpText('after', '\nExit codes: 0 no problem, 1 an error, 2 only warnings.')
+  .action(async (options: DoctorOptions) => {
+    const { doctor } = await import('./doctor.ts');
+    process.exitCode = await doctor(readConfig(process.env), options);
   });
 
 const jobId = (value: string, earlier: number[] = []) => {
   if (!/^[1-9]\d{0,14}$/.test(value)) throw new InvalidArgumentError('must be a job id');
   return [...earlier, Number(value)];
-};
-
-const count = (value: string) => {
-  if (!/^[1-9]\d{0,5}$/.test(value)) throw new InvalidArgumentError('must be a whole number from 1 to 999999');
-  return Number(value);
 };
 
 const jobs = program.command('jobs').description('the queue of background jobs');
@@ -52,8 +103,9 @@ jobs
   .description(
     'number of jobs by task and state (ready, waiting, running, failed), and the age of the oldest ready job',
   )
+  .option('--node <name>', 'only this node, or home')
   .option('--json', 'print JSON')
-  .action(async (options: { json?: boolean }) => {
+  .action(async (options: { json?: boolean; node?: string }) => {
     const { jobsList } = await import('./jobs.ts');
     await jobsList(readConfig(process.env), options);
   });
@@ -63,8 +115,9 @@ jobs
   .description('failed jobs with their errors, including those that will be retried')
   .option('--task <task>', 'only jobs of this task')
   .option('--limit <count>', 'maximum number of jobs', count, 50)
+  .option('--node <name>', 'only this node, or home')
   .option('--json', 'print JSON')
-  .action(async (options: { task?: string; limit: number; json?: boolean }) => {
+  .action(async (options: { task?: string; limit: number; json?: boolean; node?: string }) => {
     const { jobsFailed } = await import('./jobs.ts');
     await jobsFailed(readConfig(process.env), options);
   });
@@ -73,8 +126,9 @@ jobs
   .command('show')
   .description('details of one job, without personal data')
   .argument('<id>', 'id of the job', jobId)
+  .option('--node <name>', 'the node of the jobs (default: home)')
   .option('--json', 'print JSON')
-  .action(async ([id]: [number], options: { json?: boolean }) => {
+  .action(async ([id]: [number], options: { json?: boolean; node?: string }) => {
     const { jobsShow } = await import('./jobs.ts');
     await jobsShow(readConfig(process.env), id, options);
   });
@@ -84,8 +138,9 @@ jobs
   .description('run jobs now, with a full set of attempts; with --task, the failed jobs of the task')
   .argument('[id...]', 'ids of the jobs', jobId)
   .option('--task <task>', 'all failed jobs of this task')
+  .option('--node <name>', 'the node of the jobs (default: home)')
   .option('--json', 'print JSON')
-  .action(async (ids: number[], options: { task?: string; json?: boolean }) => {
+  .action(async (ids: number[], options: { task?: string; json?: boolean; node?: string }) => {
     const { jobsChange } = await import('./jobs.ts');
     process.exitCode = await jobsChange(readConfig(process.env), 'retry', ids, { ...options, failed: true });
   });
@@ -96,21 +151,92 @@ jobs
   .argument('[id...]', 'ids of the jobs', jobId)
   .option('--task <task>', 'all jobs of this task')
   .option('--failed', 'with --task, only failed jobs')
+  .option('--node <name>', 'the node of the jobs (default: home)')
   .option('--json', 'print JSON')
-  .action(async (ids: number[], options: { task?: string; failed?: boolean; json?: boolean }) => {
+  .action(async (ids: number[], options: { task?: string; failed?: boolean; json?: boolean; node?: string }) => {
     const { jobsChange } = await import('./jobs.ts');
     process.exitCode = await jobsChange(readConfig(process.env), 'cancel', ids, options);
   });
 
-program
+const migrationVersion = (value: string, earlier: number[] = []) => {
+  if (!/^\d{1,4}$/.test(value))
+    throw new InvalidArgumentError('must be the number of a tenant migration, such as 0014');
+  return [...earlier, Number(value)];
+};
+
+const parallelCount = (value: string) => {
+  const jobs = count(value);
+  if (jobs > 64) throw new InvalidArgumentError('must be a whole number from 1 to 64');
+  return jobs;
+};
+
+const each = (value: string, earlier: string[] = []) => [...earlier, value];
+
+const migrate = program
   .command('migrate')
-  .description('migrate the database to this version: shared schemas first, then every school')
-  .option('--tenant <id or subdomain>', 'only this school')
-  .option('--dry-run', 'print what would be done, without changing anything')
-  .option('--parallel <count>', 'number of schools to migrate concurrently', '2')
-  .action(async (options: { tenant?: string; dryRun?: boolean; parallel: string }) => {
-    const { migrateCommand } = await import('./migrate.ts');
-    process.exitCode = await migrateCommand(readConfig(process.env), options);
+  .description('migrate the database to this version: shared schemas, then every school, then the functions')
+  .addHelpText(
+    'after',
+    `
+Without a command: up.
+
+Exit codes: 0 done; 1 a school or the command failed; 2 status: something is to be applied; 3 a canary failed.`,
+  );
+
+/** Options of every command of `migrate`. The folder is for tests and trials. */
+const migrateCommand = (name: string) =>
+  migrate
+    .command(name, { isDefault: name === 'up' })
+    .option('--json', 'print JSON')
+    .addOption(new Option('--tenant-migrations <folder>', 'folder of the tenant migrations').hideHelp());
+
+migrateCommand('up')
+  .description('migrate; one line per school')
+  .option('--tenant <id or subdomain>', 'only this school, even if it is skipped')
+  .option('--dry-run', 'run every migration and roll it back; shows times and locks')
+  .option('--sample <count>', 'with --dry-run: try only so many schools', count)
+  .option('--canary <count>', 'migrate so many schools first, and stop if one fails', count)
+  .option('--jobs <count>', 'number of schools to migrate at the same time (default: 2)', parallelCount)
+  .addOption(new Option('--parallel <count>', 'earlier name of --jobs').argParser(parallelCount).hideHelp())
+  .option('--replace <number>', 'replace a failed migration by its edited file (repeatable)', migrationVersion)
+  .option('--skip <id or subdomain>', 'leave this school at its version (repeatable); needs --reason', each)
+  .option('--reason <text>', 'why the schools are skipped')
+  .option('--unskip <id or subdomain>', 'no longer skip this school (repeatable)', each)
+  .option('--here', 'only this database; without it, its nodes are migrated first')
+  .option('--accept-failures', 'install the functions even if schools that failed can then no longer be used')
+  .action(async (options: UpOptions) => {
+    const { migrateUp } = await import('./migrate.ts');
+    process.exitCode = await migrateUp(readConfig(process.env), options);
+  });
+
+migrateCommand('status')
+  .description('schools by schema version, and which failed or are skipped')
+  .action(async (options: { json?: boolean }) => {
+    const { migrateStatus } = await import('./migrate.ts');
+    process.exitCode = await migrateStatus(readConfig(process.env), options);
+  });
+
+migrateCommand('plan')
+  .description('what each pending migration will lock and rewrite')
+  .option('--sample <count>', 'number of schools of the dry run', count, 3)
+  .action(async (options: { json?: boolean; sample: number }) => {
+    const { migratePlan } = await import('./migrate.ts');
+    process.exitCode = await migratePlan(readConfig(process.env), options);
+  });
+
+migrateCommand('new')
+  .description('start the next tenant migration')
+  .argument('<name>', 'its topic, for example student-lockers')
+  .action(async (name: string, options: { json?: boolean }) => {
+    const { migrateNew } = await import('./migrate.ts');
+    process.exitCode = await migrateNew(name, options);
+  });
+
+migrateCommand('watch')
+  .description('apply current.sql, the newest tenant migration and db/ to a development database at each save')
+  .action(async (options: { json?: boolean }) => {
+    const { migrateWatch } = await import('./migrate.ts');
+    process.exitCode = await migrateWatch(readConfig(process.env), options);
   });
 
 program
@@ -122,7 +248,7 @@ program
     const text = await openapi(process.env['PUBLIC_URL']);
     const lines = options.lint ? await lintOpenapi(text) : [text];
     process.stdout.write(lines.map((line) => `${line}\n`).join(''));
-    process.exitCode = options.lint && lines.length > 0 ? 1 : 0;
+    process.exitCode = options.lint && lines.length > 0 ? exitCodes.failed : exitCodes.done;
   });
 
 program
@@ -134,64 +260,24 @@ program
     process.stdout.write(`${await graphqlSchema(readConfig(process.env))}\n`);
   });
 
-const tenantId = (value: string, earlier: number[] = []) => {
-  if (!/^[1-9]\d*$/.test(value)) throw new InvalidArgumentError('must be a school id');
-  return [...earlier, Number(value)];
-};
+addPeopleCommands(program);
+addTenantCommands(program);
+addNodeCommands(program);
+addExamples(program);
 
-program
-  .command('operator')
-  .description('platform operators')
-  .command('create')
-  .description('create an operator; prompts for the password unless OPERATOR_PASSWORD is set')
-  .argument('<email>')
-  .addOption(new Option('--role <role>', 'role of the operator').choices(['admin', 'analyst']).default('admin'))
-  .option('--first-name <name>', 'first name', 'Platform')
-  .option('--last-name <name>', 'last name', 'Operator')
-  .option('--tenant <id>', 'a school that an analyst may see (repeatable; default: all schools)', tenantId)
-  .action(
-    async (
-      email: string,
-      options: { role: 'admin' | 'analyst'; firstName: string; lastName: string; tenant?: number[] },
-    ) => {
-      const { operatorCreate } = await import('./operator.ts');
-      await operatorCreate(readConfig(process.env), email, options);
-    },
-  );
-
-const tenant = program.command('tenant').description('schools');
-
-tenant
-  .command('list')
-  .description('list all schools with their status')
-  .action(async () => {
-    const { tenantList } = await import('./tenant-list.ts');
-    await tenantList(readConfig(process.env));
-  });
-
-tenant
-  .command('export')
-  .description('export a school to a file, without downtime')
-  .argument('<id or subdomain>')
-  .option('--file <path>', 'target file (default: DATA_DIR/exports/<subdomain>-<id>-<time>.jsonl.gz)')
-  .action(async (school: string, options: { file?: string }) => {
-    const { tenantExport } = await import('./tenant-export.ts');
-    await tenantExport(readConfig(process.env), school, options);
-  });
-
-tenant
-  .command('import')
-  .description('import a school from an export file, under its original id')
-  .argument('<file>')
-  .action(async (file: string) => {
-    const { tenantImport } = await import('./tenant-import.ts');
-    await tenantImport(readConfig(process.env), file);
-  });
+/** The message of an error, with advice if the functions in the database are of another version. */
+function explain(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const isOtherVersion = 'code' in error && error.code === '42883' && /\b(core|api)\./.test(error.message);
+  return isOtherVersion
+    ? `${error.message}. The database was migrated by another version. Run this first: npm run migrate`
+    : error.message;
+}
 
 try {
   await program.parseAsync();
 } catch (error) {
   // The message of a ConfigError has one line per problem.
-  process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
-  process.exitCode = 1;
+  process.stderr.write(`${explain(error)}\n`);
+  process.exitCode = exitCodes.failed;
 }

@@ -26,7 +26,7 @@ export async function openapi(publicUrl: string | undefined): Promise<string> {
 /**
  * The specification has /teachers/<id>/leaves and /teachers/leaves/<id>, which are not ambiguous as ids are numbers.
  */
-export const lintRules = { extends: ['recommended'], rules: { 'no-ambiguous-paths': 'off' as const } };
+export const lintRules = { extends: ['recommended-strict'], rules: { 'no-ambiguous-paths': 'off' as const } };
 
 /** Lints the document. @returns one line per problem */
 export async function lintOpenapi(text: string): Promise<string[]> {

@@ -1,12 +1,13 @@
 import { fileURLToPath } from 'node:url';
 import type { ResourceLimits } from 'node:worker_threads';
-import PQueue from 'p-queue';
 import { Piscina } from 'piscina';
 import { ApiError } from '../domain/errors.ts';
-import { enqueue, isFull } from './queue.ts';
+import { fairQueue, noOwner, type RequestOwner } from './fair-queue.ts';
 
 /** A pool of worker threads for work that would block the event loop, or that untrusted input could make fail. */
 export interface ThreadPoolOptions {
+  /** The name of its queue in the metrics. */
+  name: string;
   /** The script of a thread. Its default export is called with the task and returns, or resolves to, the result. */
   script: URL;
   /** Limits of each thread. */
@@ -16,7 +17,7 @@ export interface ThreadPoolOptions {
   maxQueue: number;
   /** How long a thread without a task stays alive. With 0, every task gets a new thread, which ends after the task. */
   idleTimeoutMs: number;
-  /** Message of the error for a task that finds the queue full. */
+  /** Message of the error for a task that is refused because the queue is full. */
   queueFullMessage: string;
 }
 
@@ -30,6 +31,8 @@ export class ThreadLimitError extends Error {
 }
 
 export interface TaskOptions {
+  /** The user and the school that the thread is shared out to. Without one, a task of the service itself. */
+  owner?: RequestOwner | undefined;
   /** Time limit for running, without the time spent waiting for a thread. */
   timeoutMs: number;
   /** Ends the wait, or terminates the thread, with the signal's reason. For a client that has disconnected. */
@@ -43,19 +46,23 @@ type RunTask<Task, Result> = (task: Task, options: TaskOptions) => Promise<Resul
 /**
  * Creates a pool and returns the function that runs a task in it. Idle threads do not keep the process alive.
  *
- * Piscina runs the threads. The queue is our own: Piscina does not apply `maxQueue` to tasks with an AbortSignal, and
- * it has no time limit that starts when a task runs.
- * @throws ApiError `unavailable` when the queue is full, ThreadLimitError, the reason of a signal, or the error of the
- * task
+ * Piscina runs the threads. The queue is our own: it shares the threads between schools. Piscina does not apply
+ * `maxQueue` to tasks with an AbortSignal, and has no time limit that starts when a task runs.
+ * @throws ApiError `unavailable` when the queue is full, also after a wait; ThreadLimitError; the reason of a signal; or
+ *   the error of the task
  */
 export function createThreadPool<Task, Result>(options: ThreadPoolOptions): RunTask<Task, Result> {
-  const { maxThreads, maxQueue, idleTimeoutMs, queueFullMessage } = options;
-  const queue = new PQueue({ concurrency: maxThreads });
+  const { name, maxThreads, maxQueue, idleTimeoutMs, queueFullMessage } = options;
+  const queue = fairQueue({
+    name,
+    maxRunning: { total: maxThreads },
+    maxInProgress: { total: maxThreads + maxQueue },
+    refusal: () => new ApiError('unavailable', queueFullMessage, { retryAfter: 5 }),
+  });
   const shared = idleTimeoutMs > 0 ? createThreads(options, maxThreads) : undefined;
 
-  return async (task, { timeoutMs, signal, waitSignal }) => {
+  return async (task, { owner = noOwner, timeoutMs, signal, waitSignal }) => {
     signal?.throwIfAborted();
-    if (isFull(queue) && queue.size >= maxQueue) throw new ApiError('unavailable', queueFullMessage, { retryAfter: 5 });
     const run = async () => {
       const threads = shared ?? createThreads(options, 1);
       try {
@@ -65,7 +72,7 @@ export function createThreadPool<Task, Result>(options: ThreadPoolOptions): RunT
       }
     };
     const ends = [signal, waitSignal].filter((each) => each !== undefined);
-    return enqueue(queue, run, ends.length > 0 ? AbortSignal.any(ends) : undefined);
+    return queue.run(owner, run, ends.length > 0 ? AbortSignal.any(ends) : undefined);
   };
 }
 

@@ -1,4 +1,4 @@
-import { type Query, readFailure, send, withQuery } from './http.ts';
+import { type Query, readFailure, send as sendOnce, withQuery } from './http.ts';
 import { accessToken, renewAccessToken } from './session.ts';
 
 export interface ApiResponse<T> {
@@ -16,6 +16,8 @@ interface RequestOptions {
   ifMatch?: string | undefined;
   /** Makes a create safe to retry. */
   idempotencyKey?: string;
+  /** The last event of a stream that was received. */
+  lastEventId?: string | undefined;
 }
 
 const sleep = (delayMs: number, signal?: AbortSignal) =>
@@ -30,16 +32,19 @@ const sleep = (delayMs: number, signal?: AbortSignal) =>
 /** A longer Retry-After is shown to the operator instead of waiting. */
 const maxRetryDelaySeconds = 5;
 
+/** Errors with status 401 that say nothing about the access token. */
+const wrongProofs = ['invalid_credentials', 'invalid_code'];
+
 /**
  * Sends a request with the access token. Retries once: with a new token after a 401, or after the requested delay if
  * the service is busy and the request is safe to repeat.
  */
-async function sendWithRetry(method: string, path: string, options: RequestOptions): Promise<Response> {
-  const { query, body, signal, ifMatch, idempotencyKey } = options;
+export async function send(method: string, path: string, options: RequestOptions): Promise<Response> {
+  const { query, body, signal, ifMatch, idempotencyKey, lastEventId } = options;
   const isRepeatable = method === 'GET' || idempotencyKey !== undefined;
   let token = await accessToken();
   for (let attempt = 0; ; attempt++) {
-    const response = await send(withQuery(path, query), {
+    const response = await sendOnce(withQuery(path, query), {
       method,
       ...(signal ? { signal } : {}),
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
@@ -48,6 +53,7 @@ async function sendWithRetry(method: string, path: string, options: RequestOptio
         ...(body === undefined ? {} : { 'Content-Type': 'application/json' }),
         ...(ifMatch ? { 'If-Match': ifMatch } : {}),
         ...(idempotencyKey ? { 'Idempotency-Key': idempotencyKey } : {}),
+        ...(lastEventId === undefined ? {} : { 'Last-Event-ID': lastEventId }),
       },
     });
     if (response.ok) return response;
@@ -55,7 +61,7 @@ async function sendWithRetry(method: string, path: string, options: RequestOptio
     if (attempt > 0) throw failure;
     const delaySeconds = failure.retryAfterSeconds ?? 1;
     const isBusy = failure.status === 429 || failure.status === 503;
-    if (failure.status === 401 && failure.code !== 'invalid_credentials') token = await renewAccessToken(token);
+    if (failure.status === 401 && !wrongProofs.includes(failure.code)) token = await renewAccessToken(token);
     else if (isRepeatable && isBusy && delaySeconds <= maxRetryDelaySeconds) await sleep(delaySeconds * 1000, signal);
     else throw failure;
   }
@@ -67,14 +73,14 @@ export async function request<T>(
   path: string,
   options: RequestOptions = {},
 ): Promise<ApiResponse<T>> {
-  const response = await sendWithRetry(method, path, options);
+  const response = await send(method, path, options);
   const { data, pagination } = (await response.json()) as ApiResponse<T>;
   return { data, pagination, etag: response.headers.get('ETag') ?? undefined };
 }
 
 /** Fetches a file and saves it as a browser download. */
 export async function download(path: string, query: Query): Promise<void> {
-  const response = await sendWithRetry('GET', path, { query });
+  const response = await send('GET', path, { query });
   const name = /filename="?([^";]+)/.exec(response.headers.get('Content-Disposition') ?? '')?.[1] ?? 'download';
   const url = URL.createObjectURL(await response.blob());
   const link = document.createElement('a');

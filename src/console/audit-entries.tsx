@@ -65,10 +65,14 @@ export function ChangesTable({ changes }: { changes: AuditLog['changes'] }) {
   );
 }
 
-function Entry({ entry, withSchool }: { entry: AuditLog; withSchool: boolean }) {
+/** Says in a line what an entry has changed. */
+type Describe = (entry: AuditLog) => ComponentChildren;
+
+function Entry({ entry, withSchool, describe }: { entry: AuditLog; withSchool: boolean; describe?: Describe }) {
   const [isOpen, setOpen] = useState(false);
   const { actor, impersonated, action, tenant_id, tenant_name, changes, ip, user_agent, request_id, created_at } =
     entry;
+  const target = entry.target_type.replaceAll('_', ' ') + (entry.target_id === null ? '' : ` ${entry.target_id}`);
   const details = `entry-${entry.id}`;
   return (
     <li class={isOpen ? 'entry open' : 'entry'}>
@@ -83,6 +87,7 @@ function Entry({ entry, withSchool }: { entry: AuditLog; withSchool: boolean }) 
               </>
             )}
           </p>
+          {describe && <p class="small">{describe(entry)}</p>}
           <p class="muted small">
             {actor.email ?? 'System'}
             {impersonated ? ` as ${impersonated.email}` : ''} · <Timestamp at={created_at} format="relative" />
@@ -110,6 +115,8 @@ function Entry({ entry, withSchool }: { entry: AuditLog; withSchool: boolean }) 
               </dd>
               <dt>Action</dt>
               <dd class="code">{action}</dd>
+              <dt>Target</dt>
+              <dd>{target}</dd>
               <dt>IP address</dt>
               <dd>
                 {ip ?? 'unknown'} {user_agent && <span class="muted small">{user_agent}</span>}
@@ -124,12 +131,18 @@ function Entry({ entry, withSchool }: { entry: AuditLog; withSchool: boolean }) 
   );
 }
 
+interface AuditEntriesProps {
+  entries: AuditLog[];
+  withSchool?: boolean;
+  describe?: Describe;
+}
+
 /** Entries of the audit log. Each can be expanded to show the changed fields. */
-export function AuditEntries({ entries, withSchool = true }: { entries: AuditLog[]; withSchool?: boolean }) {
+export function AuditEntries({ entries, withSchool = true, ...props }: AuditEntriesProps) {
   return (
     <ul class="entries">
       {entries.map((entry) => (
-        <Entry key={entry.id} entry={entry} withSchool={withSchool} />
+        <Entry key={entry.id} entry={entry} withSchool={withSchool} {...props} />
       ))}
     </ul>
   );

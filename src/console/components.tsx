@@ -5,6 +5,7 @@ import type { Failure } from './http.ts';
 import { Icon } from './icons.tsx';
 import type { Loaded } from './load.ts';
 import { formatNumber } from './format.tsx';
+import { href } from './router.ts';
 
 /** Sets the title of the browser tab. */
 export function usePageTitle(title: string): void {
@@ -68,6 +69,19 @@ export function Card({
   );
 }
 
+/** A figure in a list of figures (`<dl class="figures">`). */
+export function Statistic({ label, value, to, note }: { label: string; value: string; to?: string; note?: string }) {
+  return (
+    <div class="figure">
+      <dt>{label}</dt>
+      <dd>
+        {to ? <a href={href(to)}>{value}</a> : value}
+        {note && <small>{note}</small>}
+      </dd>
+    </div>
+  );
+}
+
 const tones: Record<string, string> = {
   active: 'good',
   trialing: 'info',
@@ -75,6 +89,9 @@ const tones: Record<string, string> = {
   past_due: 'warn',
   deleted: 'bad',
   cancelled: 'bad',
+  sent: 'good',
+  pending: 'info',
+  failed: 'bad',
 };
 
 export function Badge({ value, tone }: { value: string; tone?: string }) {
@@ -158,14 +175,15 @@ function Pagination({ pagination: { page, pageSize, totalItems, totalPages }, on
   const first = (page - 1) * pageSize + 1;
   const last = Math.min(totalItems, first + pageSize - 1);
   const total = formatNumber(totalItems);
+  // A list without items says so itself.
   const text =
     totalItems === 0
-      ? `No ${plural}`
+      ? ''
       : totalPages <= 1 || first > totalItems
         ? `${total} ${totalItems === 1 ? singular : plural}`
         : `${formatNumber(first)}–${formatNumber(last)} of ${total} ${plural}`;
   return (
-    <nav class="pager" aria-label="Pagination">
+    <nav class={totalItems === 0 ? 'hidden' : 'pager'} aria-label="Pagination">
       <p role="status" aria-live="polite">
         {text}
       </p>
@@ -285,13 +303,9 @@ export function PagedList<T>({
     <AsyncContent state={state} lines={lines}>
       {({ data, pagination }) => (
         <div aria-busy={state.isLoading} class={state.isLoading ? 'stale' : undefined}>
-          {data.length > 0 ? (
-            children(data)
-          ) : pagination.totalItems > 0 ? (
-            <PageOutOfRange onFirst={() => onPage()} />
-          ) : (
-            empty
-          )}
+          {data.length > 0 ? children(data) : pagination.totalItems > 0 && <PageOutOfRange onFirst={() => onPage()} />}
+          {/* Rendered before it has a text, so that screen readers announce the text. */}
+          <div role="status">{pagination.totalItems === 0 && empty}</div>
           <Pagination pagination={pagination} names={names} onPage={onPage} />
         </div>
       )}

@@ -6,19 +6,26 @@ import { toFailure, Failure, isAbort } from './http.ts';
 import { Icon } from './icons.tsx';
 import { clearCache } from './load.ts';
 import { EmptyState, PageHeader, ErrorMessage } from './components.tsx';
+import { type Page, Palette } from './palette.tsx';
 import { href, hasUnsavedChanges, match, route } from './router.ts';
 import { AuditLog } from './screens/audit-log/audit-log.tsx';
 import { AnalystNotice, LogIn, LogInAgain } from './screens/log-in.tsx';
+import { Integrations } from './screens/integrations/integrations.tsx';
+import { WebhookScreen } from './screens/integrations/webhook.tsx';
+import { Operators } from './screens/operators/operators.tsx';
 import { Overview } from './screens/overview.tsx';
 import { Profile } from './screens/profile.tsx';
 import { School } from './screens/schools/school.tsx';
 import { NewSchool } from './screens/schools/new-school.tsx';
 import { Schools } from './screens/schools/schools.tsx';
 import { Settings } from './screens/settings/settings.tsx';
+import { System } from './screens/system/system.tsx';
+import { Usage } from './screens/usage/usage.tsx';
 import { NewTemplate } from './screens/templates/new-template.tsx';
 import { Template } from './screens/templates/template.tsx';
 import { Templates } from './screens/templates/templates.tsx';
 import { logOut, operator, restoreSession, startFailure, status } from './session.ts';
+import { paletteKey, useShortcuts } from './shortcuts.ts';
 import { setTheme, type Theme, theme } from './theme.ts';
 
 const screens: [pattern: string, screen: ComponentType<Record<string, string>>][] = [
@@ -26,6 +33,13 @@ const screens: [pattern: string, screen: ComponentType<Record<string, string>>][
   ['/schools', Schools],
   ['/schools/new', NewSchool],
   ['/schools/:id', School],
+  ['/schools/:id/:part', School],
+  ['/usage', Usage],
+  ['/system', System],
+  ['/operators', Operators],
+  ['/integrations', Integrations],
+  ['/integrations/:part', Integrations],
+  ['/integrations/webhooks/:id', WebhookScreen],
   ['/audit', AuditLog],
   ['/templates', Templates],
   ['/templates/new', NewTemplate],
@@ -38,10 +52,24 @@ const screens: [pattern: string, screen: ComponentType<Record<string, string>>][
 const menu = [
   ['/', 'overview', 'Overview'],
   ['/schools', 'schools', 'Schools'],
+  ['/usage', 'usage', 'Usage'],
+  ['/system', 'system', 'System'],
+  ['/operators', 'operators', 'Operators'],
+  ['/integrations', 'integrations', 'Integrations'],
   ['/audit', 'audit', 'Audit log'],
   ['/templates', 'templates', 'Templates'],
   ['/settings', 'settings', 'Settings'],
 ] as const;
+
+/** What the palette offers besides schools. */
+const pages: Page[] = [
+  ...menu.map(([path, , label]) => ({ path, label })),
+  { path: '/schools/new', label: 'Create school' },
+  { path: '/templates/new', label: 'Create template' },
+  { path: '/settings/notifications', label: 'Notification settings' },
+  { path: '/integrations/webhooks', label: 'Webhooks' },
+  { path: '/profile', label: 'Your profile' },
+];
 
 function NotFound() {
   return (
@@ -103,10 +131,18 @@ async function confirmLogOut(): Promise<void> {
 const themeNames: Record<Theme, string> = { system: 'System', light: 'Light', dark: 'Dark' };
 const themes: Theme[] = ['system', 'light', 'dark'];
 
-function Menu({ onNavigate }: { onNavigate?: () => void }) {
+interface MenuProps {
+  onNavigate?: () => void;
+  onGoTo: () => void;
+}
+
+function Menu({ onNavigate, onGoTo }: MenuProps) {
   const { path } = route.value;
   return (
     <>
+      <button type="button" class="menu-button go-to" aria-keyshortcuts="Control+K Meta+K" onClick={onGoTo}>
+        <Icon name="search" /> Go to… <kbd>{paletteKey}</kbd>
+      </button>
       <nav aria-label="Main" class="menu" onClick={onNavigate}>
         <ul>
           {menu.map(([to, icon, label]) => {
@@ -169,6 +205,8 @@ const Brand = () => (
 
 function Shell() {
   const [isMenuOpen, setMenuOpen] = useState(false);
+  const [isPaletteOpen, setPaletteOpen] = useState(false);
+  useShortcuts(() => setPaletteOpen(true));
   const main = useRef<HTMLElement>(null);
   const focusedPath = useRef(route.value.path);
   const { path } = route.value;
@@ -198,16 +236,23 @@ function Shell() {
       </header>
       <header class="side">
         <Brand />
-        <Menu />
+        <Menu onGoTo={() => setPaletteOpen(true)} />
       </header>
       <main id="main" ref={main} tabIndex={-1}>
         <GuardedScreen key={path} />
       </main>
       {isMenuOpen && (
         <Dialog title="Menu" isPanel onClose={() => setMenuOpen(false)}>
-          <Menu onNavigate={() => setMenuOpen(false)} />
+          <Menu
+            onNavigate={() => setMenuOpen(false)}
+            onGoTo={() => {
+              setMenuOpen(false);
+              setPaletteOpen(true);
+            }}
+          />
         </Dialog>
       )}
+      {isPaletteOpen && <Palette pages={pages} onClose={() => setPaletteOpen(false)} />}
       {status.value === 'expired' && <LogInAgain onLogOut={() => void confirmLogOut()} />}
     </div>
   );

@@ -35,7 +35,7 @@ export function Dialog({
     element?.showModal();
     // Focus the first field, or else the button that changes nothing. By default it would be the close icon.
     (
-      element?.querySelector<HTMLElement>('.dialog-body :is(input, textarea)') ??
+      element?.querySelector<HTMLElement>('.dialog-body :is(input, textarea, select)') ??
       element?.querySelector<HTMLElement>('.dialog-foot button')
     )?.focus();
     return () => {
@@ -77,6 +77,38 @@ export function Dialog({
       {children}
     </dialog>
   );
+}
+
+/** The buttons of a dialog with a form: one closes it, the other submits the form. */
+export const DialogFoot = ({
+  onCancel,
+  cancelLabel = 'Cancel',
+  label,
+  isDisabled = false,
+  isDangerous = false,
+}: {
+  onCancel: () => void;
+  cancelLabel?: string;
+  label: string;
+  isDisabled?: boolean;
+  isDangerous?: boolean;
+}) => (
+  <div class="dialog-foot">
+    <button type="button" class="button" onClick={onCancel}>
+      {cancelLabel}
+    </button>
+    <button class={isDangerous ? 'button danger' : 'button primary'} disabled={isDisabled}>
+      {label}
+    </button>
+  </div>
+);
+
+/** Focuses an element of the page. While a dialog is open the browser would ignore this, so it waits for its end. */
+export function focusBehindDialog(element: HTMLElement | null | undefined): void {
+  const dialog = document.querySelector('dialog[open]');
+  // The dialog has returned the focus to its opener when this event is sent.
+  if (dialog) dialog.addEventListener('close', () => element?.focus(), { once: true });
+  else element?.focus();
 }
 
 export interface ConfirmOptions {
@@ -153,17 +185,13 @@ function ConfirmDialog({ options, onClose }: { options: ConfirmOptions; onClose:
             </p>
           )}
         </div>
-        <div class="dialog-foot">
-          <button type="button" class="button" onClick={() => onClose(false)}>
-            {cancelLabel}
-          </button>
-          <button
-            class={isDangerous ? 'button danger' : 'button primary'}
-            disabled={isBusy || (requiredText !== undefined && typed.trim() !== requiredText)}
-          >
-            {isBusy ? 'Working…' : confirmLabel}
-          </button>
-        </div>
+        <DialogFoot
+          onCancel={() => onClose(false)}
+          cancelLabel={cancelLabel}
+          label={isBusy ? 'Working…' : confirmLabel}
+          isDisabled={isBusy || (requiredText !== undefined && typed.trim() !== requiredText)}
+          isDangerous={isDangerous}
+        />
       </form>
     </Dialog>
   );

@@ -12,15 +12,39 @@ const dayAndTime = new Intl.DateTimeFormat(language, {
 const exact = new Intl.DateTimeFormat(language, { dateStyle: 'full', timeStyle: 'long' });
 const relative = new Intl.RelativeTimeFormat(language, { numeric: 'auto' });
 const integer = new Intl.NumberFormat(language);
-const decimal = new Intl.NumberFormat(language, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+const currencyNames = new Intl.DisplayNames(language, { type: 'currency' });
 const month = new Intl.DateTimeFormat(language, { month: 'short', timeZone: 'UTC' });
 const monthAndYear = new Intl.DateTimeFormat(language, { month: 'long', year: 'numeric', timeZone: 'UTC' });
 
+const compact = new Intl.NumberFormat(language, { notation: 'compact' });
+const dayAndMonth = new Intl.DateTimeFormat(language, { day: 'numeric', month: 'long', timeZone: 'UTC' });
+/** By the power of 1000. */
+const byteUnits = ['byte', 'kilobyte', 'megabyte', 'gigabyte', 'terabyte'].map((unit) => ({
+  exact: new Intl.NumberFormat(language, { style: 'unit', unit, maximumSignificantDigits: 3 }),
+  compact: new Intl.NumberFormat(language, { style: 'unit', unit, unitDisplay: 'narrow', maximumSignificantDigits: 3 }),
+}));
+const bytesAs = (kind: 'exact' | 'compact') => (bytes: number) => {
+  const power = Math.min(byteUnits.length - 1, Math.floor(Math.log10(Math.max(bytes, 1)) / 3));
+  return byteUnits[power]?.[kind].format(bytes / 1000 ** power) ?? '';
+};
+
+/** A size such as `1.2 GB`, and for the axis of a chart `1.2GB`. */
+export const formatBytes = bytesAs('exact');
+export const formatCompactBytes = bytesAs('compact');
+/** A number for the axis of a chart, such as `10K`. */
+export const formatCompact = (value: number): string => compact.format(value);
 export const formatNumber = (value: number): string => integer.format(value);
-export const formatAmount = (value: number): string => decimal.format(value);
+/** The price of a plan with its currency. */
+export const formatPrice = ({ price_monthly, currency }: { price_monthly: number; currency: string }): string =>
+  new Intl.NumberFormat(language, { style: 'currency', currency, minimumFractionDigits: 2 }).format(price_monthly);
+/** A currency such as `EUR, Euro`. */
+export const currencyName = (code: string): string => `${code}, ${currencyNames.of(code) ?? code}`;
 /** The name of a month such as 2026-09. */
 export const monthName = (value: string, isLong = false): string =>
   (isLong ? monthAndYear : month).format(new Date(`${value}-01T00:00:00Z`));
+
+/** The name of a day such as 2026-09-01. */
+export const dayName = (value: string): string => dayAndMonth.format(new Date(`${value}T00:00:00Z`));
 
 function formatRelative(at: Date): string {
   const minutes = Math.round((at.getTime() - Date.now()) / 60_000);
@@ -73,8 +97,12 @@ const objects: Record<string, string> = {
   plan: 'plan',
   notification_template: 'notification template',
   notification_settings: 'notification settings',
+  platform_settings: 'platform settings',
   audit_log: 'audit log',
   operator: 'operator',
+  job: 'job',
+  api_key: 'API key',
+  webhook: 'webhook',
 };
 const verbs: Record<string, string> = {
   create: 'Created',
@@ -86,16 +114,37 @@ const verbs: Record<string, string> = {
   purge: 'Purged',
   import: 'Imported',
   export: 'Exported',
+  retry: 'Retried',
+  cancel: 'Cancelled',
+  revoke: 'Revoked',
+  test: 'Tested',
 };
 const sentences: Record<string, string> = {
   'operator.login': 'Logged in',
   'operator.update': 'Updated their profile',
   'operator.password': 'Changed their password',
   'operator.picture': 'Changed their picture',
+  'operator.session': 'Ended one of their sessions',
+  'operator.create': 'Invited an operator',
+  'operator.invite': 'Sent an invitation again',
+  'operator.disable': 'Disabled an operator',
+  'operator.enable': 'Enabled an operator',
+  'operator.set_role': 'Changed the role of an operator',
+  'operator.set_tenants': 'Changed the schools of an analyst',
+  'operator.second_factor': 'Set up an authenticator app',
+  'operator.second_factor_off': 'Turned their second factor off',
+  'operator.recovery_codes': 'Created new recovery codes',
+  'operator.passkey': 'Added a passkey',
+  'operator.passkey_delete': 'Deleted a passkey',
+  'second_factor.reset': 'Reset a second factor',
   'subscription.upgrade': 'Upgraded the subscription',
   'subscription.update': 'Changed the subscription',
   'subscription.lapse': 'Subscription became past due',
   'subscription.cancel': 'Subscription was cancelled after the grace period',
+  'webhook.rotate_secret': 'Replaced the secret of a webhook',
+  'webhook.replay': 'Sent a message of a webhook again',
+  'schools.export': 'Exported the list of schools',
+  'tenant.message': 'Sent a message to the admins of a school',
   'tenant.impersonate': 'Logged in as a school admin',
 };
 

@@ -2,6 +2,7 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { Value } from './audit-entries.tsx';
 import { type ApiResponse, request } from './api.ts';
+import { focusBehindDialog } from './dialogs.tsx';
 import { toFailure, Failure, isAbort } from './http.ts';
 import { Icon } from './icons.tsx';
 import { useUnsavedChangesGuard } from './router.ts';
@@ -205,7 +206,7 @@ export function useRecordForm<R extends { updated_at: string }, T extends object
     merge(response, form.changes);
   }, [response]);
   useEffect(() => {
-    if (conflicts.length > 0) form.ref.current?.querySelector<HTMLElement>('.conflict')?.focus();
+    if (conflicts.length > 0) focusBehindDialog(form.ref.current?.querySelector<HTMLElement>('.conflict'));
   }, [conflicts]);
   return {
     ...form,
@@ -253,12 +254,13 @@ export function FormError({
   const shown = failure.details.filter(({ path }) =>
     fields.some((field) => path === field || path.startsWith(`${field}.`)),
   );
+  const isShownAtField = shown.some(({ message }) => message === failure.message);
   const rest = failure.details.filter((detail) => !shown.includes(detail) && detail.message !== failure.message);
   return (
     <div class="problem" role="alert" tabIndex={-1}>
       <div>
         <p>
-          {failure.details.length > 0 && failure.code === 'validation_error'
+          {isShownAtField || (failure.details.length > 0 && failure.code === 'validation_error')
             ? 'Some fields are invalid. Correct them and try again.'
             : failure.message}
         </p>
@@ -319,7 +321,8 @@ export function Field({ label, name, error, hint, isRequired = false, isFilter =
       )}
       {error && (
         <p class="error" id={`${id}-error`}>
-          {label} {error}
+          {/* A complete sentence names the field itself. */}
+          {/^\p{Lu}/u.test(error) ? error : `${label} ${error}`}
         </p>
       )}
     </div>

@@ -4,6 +4,14 @@ interface FieldError {
   message: string;
 }
 
+/** What a login still needs after the right password. */
+export interface LoginChallenge {
+  token: string;
+  is_enrollment: boolean;
+  methods: string[];
+  passkey: object | null;
+}
+
 /** A failed request: the error that the service returned, or status 0 if the service did not answer. */
 export class Failure extends Error {
   readonly status: number;
@@ -11,12 +19,18 @@ export class Failure extends Error {
   readonly details: FieldError[];
   readonly requestId: string | undefined;
   readonly retryAfterSeconds: number | undefined;
+  readonly challenge: LoginChallenge | undefined;
 
   constructor(
     status: number,
     code: string,
     message: string,
-    more: { details?: FieldError[]; requestId?: string | undefined; retryAfterSeconds?: number | undefined } = {},
+    more: {
+      details?: FieldError[];
+      requestId?: string | undefined;
+      retryAfterSeconds?: number | undefined;
+      challenge?: LoginChallenge | undefined;
+    } = {},
   ) {
     super(message);
     this.status = status;
@@ -24,6 +38,7 @@ export class Failure extends Error {
     this.details = more.details ?? [];
     this.requestId = more.requestId;
     this.retryAfterSeconds = more.retryAfterSeconds;
+    this.challenge = more.challenge;
   }
 }
 
@@ -63,6 +78,7 @@ export async function readFailure(response: Response): Promise<Failure> {
     message?: string;
     details?: FieldError[];
     request_id?: string;
+    challenge?: LoginChallenge;
   };
   const seconds = Number(response.headers.get('Retry-After') ?? NaN);
   return new Failure(
@@ -72,6 +88,7 @@ export async function readFailure(response: Response): Promise<Failure> {
     {
       details: body.details ?? [],
       requestId: body.request_id,
+      challenge: body.challenge,
       retryAfterSeconds: Number.isNaN(seconds) ? undefined : seconds,
     },
   );

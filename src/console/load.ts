@@ -10,7 +10,7 @@ export const clearCache = (): void => cache.clear();
 export interface Loaded<T> {
   data: T | undefined;
   failure: Failure | undefined;
-  /** Whether a newer response is on its way. */
+  /** Whether a newer response is being loaded. */
   isLoading: boolean;
   reload: () => Promise<void>;
   /** Replaces the data, for example with the response to a change. */

@@ -67,10 +67,17 @@ export const confirmLeave = async (): Promise<boolean> =>
     pendingConfirmation = undefined;
   }));
 
+/** Makes a function that closes a form, but asks before it loses unsaved changes. */
+export const closeUnlessDirty = (close: () => void) => () => {
+  void confirmLeave().then((isLeaving) => {
+    if (isLeaving) close();
+  });
+};
+
 // Navigation
 
 /**
- * The position of the current history entry, kept in `history.state`. It tells how far to go back when the operator
+ * The position of the current history entry, kept in `history.state`. It determines how far to go back when the operator
  * stays on a page with unsaved changes after the browser has already changed the entry.
  */
 let index = (history.state as { index?: number } | null)?.index ?? 0;

@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals';
 import { readFailure, send } from './http.ts';
-import type { Profile } from './types.ts';
+import type { Profile, TotpSetup } from './types.ts';
 
 /**
  * The operator's session. All tabs share one access token, which is only kept in memory. The refresh token is in a
@@ -82,7 +82,7 @@ tabs.addEventListener('message', ({ data }: MessageEvent<Message>) => {
   } else if (status.value !== 'starting') void adoptToken(data.token).catch(() => undefined);
 });
 
-/** The GraphQL page (src/pages/ide/ide.js) uses the same lock. */
+/** All pages of this folder use the same lock. */
 const refreshLock = 'console.refresh';
 
 /** Waits up to a second for a message from another tab. */
@@ -178,18 +178,51 @@ export async function restoreSession(): Promise<void> {
   }
 }
 
-/** @throws Failure invalid_credentials, rate_limited */
-export async function logIn(email: string, password: string): Promise<void> {
-  const response = await send('/api/auth/login', {
+/** Sends a request without a session. @throws Failure */
+async function post<T>(path: string, body: object): Promise<T> {
+  const response = await send(path, {
     method: 'POST',
     headers: { 'Content-Type': 'application/json' },
-    body: JSON.stringify({ email, password, is_platform: true, refresh_cookie: true }),
+    body: JSON.stringify(body),
   });
   if (!response.ok) throw await readFailure(response);
-  const { data } = (await response.json()) as { data: { access_token: string } };
-  await adoptToken(data.access_token);
-  broadcast({ kind: 'in', token: data.access_token });
+  return ((await response.json()) as { data: T }).data;
 }
+
+/** Starts the session of a login in all tabs. */
+export async function enter(token: string): Promise<void> {
+  await adoptToken(token);
+  broadcast({ kind: 'in', token });
+}
+
+/** @throws Failure invalid_credentials, rate_limited, and second_factor_required with the challenge */
+export async function logIn(email: string, password: string): Promise<void> {
+  const { access_token } = await post<{ access_token: string }>('/api/auth/login', {
+    email,
+    password,
+    is_platform: true,
+    refresh_cookie: true,
+  });
+  await enter(access_token);
+}
+
+/**
+ * Completes a login with the second factor. `enter` then starts the session.
+ * @throws Failure invalid_code, rate_limited; invalid_token if the login has expired
+ */
+export const verifyLogin = (challenge: string, fields: object) =>
+  post<{ access_token: string; recovery_codes: string[] | null }>('/api/auth/login/verify', {
+    challenge,
+    refresh_cookie: true,
+    ...fields,
+  });
+
+/** Begins to set up the authenticator app that a login requires. */
+export const enroll = (challenge: string) => post<TotpSetup>('/api/auth/login/enroll', { challenge });
+
+/** Sends an email with a link, if the operator exists. */
+export const forgotPassword = (email: string) =>
+  post<{ message: string }>('/api/auth/password/forgot', { email, is_platform: true });
 
 /** Ends the session in every tab. @throws Failure when the service cannot be reached; the session then continues */
 export async function logOut(): Promise<void> {

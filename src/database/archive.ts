@@ -1,3 +1,4 @@
+import { createHash, type Hash } from 'node:crypto';
 import { createReadStream, createWriteStream } from 'node:fs';
 import { mkdir, open, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
@@ -20,8 +21,10 @@ async function* readCursors(
   client: pg.ClientBase,
   cursors: { name: string; at_a_time: number }[],
   onLines: (count: number) => void,
+  onCursor: (index: number, name: string) => void = () => undefined,
 ): AsyncGenerator<string> {
-  for (const { name, at_a_time } of cursors) {
+  for (const [index, { name, at_a_time }] of cursors.entries()) {
+    onCursor(index, name);
     for (;;) {
       const { rows } = await client.query<[string]>({
         text: `fetch ${String(at_a_time)} from ${JSON.stringify(name)}`,
@@ -39,12 +42,14 @@ async function* readCursors(
  * each table, the sequences, and a last line that proves that the file is not truncated. The file is written
  * atomically and replaces an existing one. The caller must hold the school's advisory lock.
  * @param cursors  the query that opens the cursors: `core.archive_open`, or a function that the caller's role may call
+ * @param onProgress  called before each part, with the number of finished parts and of all parts
  * @returns the number of lines; undefined when the query opened no cursor, and then no file is written
  */
 export async function exportTenant(
   client: pg.ClientBase,
   cursors: { text: string; values: unknown[] },
   file: string,
+  onProgress: (done: number, total: number, table: string) => void = () => undefined,
 ): Promise<number | undefined> {
   const folder = dirname(file);
   const draft = join(folder, `.${basename(file)}.${String(process.pid)}`);
@@ -55,7 +60,12 @@ export async function exportTenant(
     if (rows.length === 0) return undefined;
     let lines = 0;
     const text = async function* () {
-      yield* readCursors(client, rows, (count) => (lines += count));
+      yield* readCursors(
+        client,
+        rows,
+        (count) => (lines += count),
+        (index, name) => onProgress(index, rows.length, name.replace(/^archive_(table_)?/, '')),
+      );
       yield `${JSON.stringify({ end: true, lines })}\n`;
     };
     await rm(draft, { force: true });
@@ -83,6 +93,7 @@ const Header = z.object({
   format_version: z.literal(1),
   tenant: z.object({ id: z.int().positive(), subdomain: z.string() }),
 });
+const VersionedHeader = Header.extend({ schema_version: z.int() });
 const Sequence = z.object({ sequence: z.string(), last_value: z.int(), is_called: z.boolean() });
 const End = z.object({ end: z.literal(true), lines: z.int() });
 
@@ -114,6 +125,69 @@ async function* splitLines(source: AsyncIterable<Buffer>): AsyncGenerator<string
 /** Maximum number of characters of rows per insert. */
 const maxBatchCharacters = 1_000_000;
 
+/** The error of a file that cannot be read, in the words of its reader; any other error as it is. */
+function explainFile(error: unknown, file: string): unknown {
+  const code = (error as NodeJS.ErrnoException).code ?? '';
+  if (code === 'Z_BUF_ERROR') return new Error(`${file} is truncated. Nothing was changed.`, { cause: error });
+  // Data exceptions and constraint violations: a line is missing or was changed.
+  if (/^2[23]/.test(code)) return new Error(`${file} is not a school export. Nothing was changed.`, { cause: error });
+  if (code.startsWith('Z_'))
+    return new Error(`${file} is damaged or not a school export. Nothing was changed.`, { cause: error });
+  return error;
+}
+
+const notAnExport = (file: string) => `${file} is not a school export. Nothing was changed.`;
+
+/** The header of a file for an import under another subdomain. */
+async function headerAs(client: pg.ClientBase, header: string, subdomain: string): Promise<string> {
+  const { rows } = await client.query<{ header: string }>('select core.archive_as($1, $2)::text as header', [
+    header,
+    subdomain,
+  ]);
+  return rows[0]?.header ?? '';
+}
+
+/**
+ * Reads the header of a file, for an import under this subdomain if there is one.
+ * @returns the header as text, and the id and subdomain that the school will have
+ * @throws when the file is not an export, or the subdomain is invalid
+ */
+export async function readArchiveHeader(
+  client: pg.ClientBase,
+  file: string,
+  subdomain: string | undefined,
+): Promise<{ text: string; id: number; subdomain: string }> {
+  const compressed = createReadStream(file);
+  try {
+    let first: string | undefined;
+    const source = compressed.pipe(createGunzip({ chunkSize: 64 * 1024 }));
+    compressed.once('error', (error) => source.destroy(error));
+    for await (const line of splitLines(source)) {
+      first = line;
+      break;
+    }
+    if (first === undefined) throw new Error(`${file} is empty.`);
+    if (!parseLine(Header, first)) throw new Error(notAnExport(file));
+    const text = subdomain === undefined ? first : await headerAs(client, first, subdomain);
+    const header = parseLine(Header, text);
+    if (!header) throw new Error(notAnExport(file));
+    return { text, id: header.tenant.id, subdomain: header.tenant.subdomain };
+  } catch (error) {
+    throw explainFile(error, file);
+  } finally {
+    // The rest of the file was not read.
+    compressed.destroy();
+  }
+}
+
+interface ImportOptions {
+  subdomain?: string | undefined;
+  /** The header that replaces the one of the file. */
+  header?: string | undefined;
+  /** Called with the number of bytes of the file that were read. */
+  onProgress?: ((bytes: number) => void) | undefined;
+}
+
 /** The result of an import. */
 export interface Imported {
   id: number;
@@ -125,10 +199,18 @@ export interface Imported {
  * Loads the lines of a file in the caller's transaction. Rows are passed on as text: parsing them in JavaScript would
  * round large numbers.
  */
-async function load(client: pg.ClientBase, lines: AsyncGenerator<string, void>, file: string): Promise<Imported> {
-  const invalidFile = new Error(`${file} is not a school export. Nothing was changed.`);
-  const { value: headerText } = await lines.next();
-  const header = typeof headerText === 'string' ? parseLine(Header, headerText) : undefined;
+async function load(
+  client: pg.ClientBase,
+  lines: AsyncGenerator<string, void>,
+  file: string,
+  { subdomain, header: changedHeader }: ImportOptions,
+): Promise<Imported> {
+  const invalidFile = new Error(notAnExport(file));
+  const { value: firstLine } = await lines.next();
+  if (typeof firstLine !== 'string' || !parseLine(Header, firstLine)) throw invalidFile;
+  const headerText =
+    changedHeader ?? (subdomain === undefined ? firstLine : await headerAs(client, firstLine, subdomain));
+  const header = parseLine(Header, headerText);
   if (!header) throw invalidFile;
   const inserts = await client.query<{ name: string; statement: string }>(
     'select name, statement from core.archive_begin($1)',
@@ -170,32 +252,101 @@ async function load(client: pg.ClientBase, lines: AsyncGenerator<string, void>, 
 }
 
 /**
- * Imports a school under its original id, in one transaction: creates the tables as of the version of the file,
- * inserts the rows, then runs later migrations.
+ * Imports a school in one transaction: creates the tables as of the version of the file, inserts the rows, then runs
+ * later migrations. It keeps its id; with `subdomain` it gets this one, and a new id if its own is taken.
  * @throws when the file is truncated or invalid, or conflicts with the database; then nothing has changed
  */
-export async function importTenant(client: pg.ClientBase, file: string): Promise<Imported> {
+export async function importTenant(
+  client: pg.ClientBase,
+  file: string,
+  options: ImportOptions = {},
+): Promise<Imported> {
+  const { onProgress = () => undefined } = options;
   let imported: Imported | undefined;
   await client.query('begin');
   try {
+    const compressed = createReadStream(file);
+    compressed.on('data', () => onProgress(compressed.bytesRead));
+    await pipeline(compressed, createGunzip({ chunkSize: 256 * 1024 }), async (source: AsyncIterable<Buffer>) => {
+      imported = await load(client, splitLines(source), file, options);
+    });
+    await client.query('commit');
+  } catch (error) {
+    await client.query('rollback').catch(() => undefined);
+    throw explainFile(error, file);
+  }
+  if (!imported) throw new Error(`${file} is empty.`);
+  return imported;
+}
+
+/** The rows of a table, or the state of the sequences. */
+export interface Checksum {
+  rows: number;
+  /** The SHA-256 of its lines in an export. */
+  sha256: string;
+}
+
+/** The content of a school: its version, and a checksum for each table and for its sequences. */
+export interface Checksums {
+  schemaVersion: number;
+  tables: ReadonlyMap<string, Checksum>;
+}
+
+/** Computes the checksums of the lines of an export; the rows of a table are in the order of their keys. */
+async function checksumLines(lines: AsyncIterable<string>, source: string): Promise<Checksums> {
+  let schemaVersion: number | undefined;
+  const tables = new Map<string, { rows: number; hash: Hash }>();
+  for await (const line of lines) {
+    if (schemaVersion === undefined) {
+      schemaVersion = parseLine(VersionedHeader, line)?.schema_version;
+      if (schemaVersion === undefined) throw new Error(`${source} is not a school export.`);
+      continue;
+    }
+    const name = /^\{"table":"(\w+)"/.exec(line)?.[1] ?? (parseLine(Sequence, line) ? 'sequences' : undefined);
+    if (name === undefined) continue;
+    const table = tables.get(name) ?? { rows: 0, hash: createHash('sha256') };
+    tables.set(name, table);
+    table.rows++;
+    table.hash.update(line).update('\n');
+  }
+  if (schemaVersion === undefined) throw new Error(`${source} is empty.`);
+  return {
+    schemaVersion,
+    tables: new Map([...tables].map(([name, { rows, hash }]) => [name, { rows, sha256: hash.digest('hex') }])),
+  };
+}
+
+/** The checksums of an export file. @throws when it is not an export */
+export async function checksumFile(file: string): Promise<Checksums> {
+  try {
+    let checksums: Checksums | undefined;
     await pipeline(
       createReadStream(file),
       createGunzip({ chunkSize: 256 * 1024 }),
       async (source: AsyncIterable<Buffer>) => {
-        imported = await load(client, splitLines(source), file);
+        checksums = await checksumLines(splitLines(source), file);
       },
     );
-    await client.query('commit');
+    if (!checksums) throw new Error(`${file} is empty.`);
+    return checksums;
   } catch (error) {
-    await client.query('rollback').catch(() => undefined);
-    const code = (error as NodeJS.ErrnoException).code ?? '';
-    if (code === 'Z_BUF_ERROR') throw new Error(`${file} is truncated. Nothing was changed.`, { cause: error });
-    // Data exceptions and constraint violations: a line is missing or was changed.
-    if (/^2[23]/.test(code)) throw new Error(`${file} is not a school export. Nothing was changed.`, { cause: error });
-    if (code.startsWith('Z_'))
-      throw new Error(`${file} is damaged or not a school export. Nothing was changed.`, { cause: error });
-    throw error;
+    throw explainFile(error, file);
   }
-  if (!imported) throw new Error(`${file} is empty.`);
-  return imported;
+}
+
+/** The checksums of a school, as of one moment. */
+export async function checksumTenant(client: pg.ClientBase, id: string): Promise<Checksums> {
+  await client.query('begin isolation level repeatable read read only');
+  try {
+    const { rows } = await client.query<{ name: string; at_a_time: number }>(
+      'select name, at_a_time from core.archive_open($1)',
+      [id],
+    );
+    const lines = async function* () {
+      for await (const text of readCursors(client, rows, () => undefined)) yield* text.trimEnd().split('\n');
+    };
+    return await checksumLines(lines(), `School ${id}`);
+  } finally {
+    await client.query('rollback').catch(() => undefined);
+  }
 }

@@ -1,7 +1,6 @@
 import { setTimeout } from 'node:timers/promises';
-import type pg from 'pg';
-import { classify } from './errors.ts';
-import type { Purpose, SchoolPool } from './school-pool.ts';
+import { classify, isSchoolClosed } from './errors.ts';
+import type { ConnectionRequest, SchoolPool } from './school-pool.ts';
 
 /**
  * The facts about a request that the dispatcher needs besides its parameters. Calls from within the service leave it
@@ -11,6 +10,8 @@ export interface CallContext {
   tenant_id?: number;
   subdomain?: string;
   request_id?: string;
+  /** The W3C trace of the request, which is passed on to its jobs. */
+  traceparent?: string;
   ip?: string;
   user_agent?: string;
   if_match?: string;
@@ -33,8 +34,20 @@ export interface CallContext {
   is_impersonated?: true;
   /** The error with which the facade refused an impersonated request: only writes the audit entry. */
   refused?: string;
-  /** The school of a verified token. Only chooses the connection; the database reads it from the session. */
+  /**
+   * The API key that is sent instead of a session: the school that it names, unless it is a key of the platform, its
+   * SHA-256 in hex, and whether the database has admitted it before.
+   */
+  api_key?: { tenant_id?: number; hash: string; is_admitted: boolean };
+  /**
+   * The school of a verified token, or of an API key that was admitted before. Chooses the connection and, with several
+   * servers, the server; the database reads it from the session.
+   */
   school?: number | undefined;
+  /** The user, API key or address of the request. The callers of a school share its connections. */
+  caller?: string | undefined;
+  /** Aborts when the client has disconnected: a call leaves the queue, and one that only reads ends in the database. */
+  signal?: AbortSignal | undefined;
 }
 
 /** The answer of an operation: its JSON as text, and the bytes of a file if it returns one. */
@@ -72,37 +85,43 @@ export class AuditedRefusal extends Error {
   }
 }
 
-/**
- * Like pool.query, but keeps the connection when only the statement failed. pool.query closes the connection after
- * every error, so after each 404 a request had to wait for a new connection without cached plans, which is ten times
- * the work for the database.
- */
-async function queryKeepingConnection<R extends pg.QueryResultRow>(
-  pool: Connections,
-  purpose: Purpose,
-  query: pg.QueryConfig,
-): Promise<pg.QueryResult<R>> {
-  const client = await ('connectFor' in pool ? pool.connectFor(purpose) : pool.connect());
-  let broken: Error | undefined;
-  try {
-    return await client.query<R>(query);
-  } catch (error) {
-    if (!classify(error).isConnectionUsable) broken = error instanceof Error ? error : new Error(String(error));
-    throw error;
-  } finally {
-    client.release(broken);
-  }
-}
-
 const maxAttempts = 4;
 
-/** A pool that gives a school the same connections, or any pool. */
-type Connections = Pick<SchoolPool, 'connectFor'> | pg.Pool;
+/** How a request to a closed school tries again, and how many such requests wait at most. They hold no connection. */
+const closedSchool = { pauseMs: 100, maxWaiting: 200 };
 
-/** The school of a request, also before the dispatcher has verified it: a log-in or a picture names it. */
-function purposeOf(operation: string, params: object, { school, tenant_id, subdomain }: CallContext): Purpose {
-  const named = 'tenant_id' in params && typeof params.tenant_id === 'number' ? params.tenant_id : undefined;
-  return { operation, school: school ?? named ?? tenant_id ?? subdomain };
+interface DispatcherOptions {
+  /** The names of the operations that change nothing. */
+  readOperations?: ReadonlySet<string>;
+  /** How long a request waits for a school that is closed for a migration or the last step of a move. */
+  closedSchoolWaitMs?: number;
+}
+
+/** The school as far as the parameters name it. A refresh token begins with it. */
+function namedSchool(params: Record<string, unknown>): number | string | undefined {
+  const { is_platform: isPlatform, tenant_id: id, subdomain, refresh_token: token } = params;
+  if (isPlatform === true) return 'platform';
+  const [, ofToken] = typeof token === 'string' ? (/^(\d*)\./.exec(token) ?? []) : [];
+  if (ofToken !== undefined) return ofToken || 'platform';
+  return typeof id === 'number' ? id : typeof subdomain === 'string' ? subdomain : undefined;
+}
+
+/** Chooses the connection. Lists with other filters and sorts have other plans. */
+function connectionRequest(
+  operation: string,
+  sessionId: string | null,
+  params: Record<string, unknown>,
+  { school, caller, api_key: apiKey, tenant_id, subdomain, signal }: CallContext,
+  isRead: boolean,
+): ConnectionRequest {
+  const statement = `${operation} ${Object.keys(params).join()} ${String(params['sort'])} ${String(params['order'])}`;
+  const verified = school ?? (sessionId !== null || apiKey?.is_admitted ? 'platform' : undefined);
+  const ofKey = apiKey && (apiKey.tenant_id ?? 'platform');
+  const counted =
+    verified === undefined
+      ? { school: ofKey ?? namedSchool(params) ?? tenant_id ?? subdomain, isVerified: false }
+      : { school: verified, isVerified: true };
+  return { statement, ...counted, caller, signal, isRead };
 }
 
 /**
@@ -110,10 +129,15 @@ function purposeOf(operation: string, params: object, { school, tenant_id, subdo
  * pooler.
  * @throws pg.DatabaseError, which `toApiError` translates; AuditedRefusal for one that already has its audit entry
  */
-export function dispatcher(pool: Connections): Call {
+export function dispatcher(
+  pool: Pick<SchoolPool, 'query'>,
+  { readOperations = new Set(), closedSchoolWaitMs = 0 }: DispatcherOptions = {},
+): Call {
+  let waiting = 0;
   return async function call(operation, sessionId, params, context, content) {
-    const sent: CallContext = { ...context, school: undefined };
-    const purpose = purposeOf(operation, params, context);
+    const sent: CallContext = { ...context, caller: undefined, signal: undefined };
+    const isRead = readOperations.has(operation) || context.check_only === true;
+    const request = connectionRequest(operation, sessionId, { ...params }, context, isRead);
     const query = {
       ...(context.is_impersonated
         ? {
@@ -123,12 +147,21 @@ export function dispatcher(pool: Connections): Call {
         : { name: 'core.call', text: 'select answer, content, version, id from core.call($1, $2, $3, $4, $5)' }),
       values: [operation, sessionId, JSON.stringify(params), JSON.stringify(sent), content ?? null],
     };
+    const end = Date.now() + closedSchoolWaitMs;
     for (let attempt = 1; ; attempt++) {
       try {
-        const { rows } = await queryKeepingConnection<CallAnswer & Partial<ImpersonatedAnswer>>(pool, purpose, query);
+        const { rows } = await pool.query<CallAnswer & Partial<ImpersonatedAnswer>>(query, request);
         if (rows[0]?.refusal) throw new AuditedRefusal(rows[0].refusal);
         return rows[0] ?? { answer: 'null', content: null, version: null, id: null };
       } catch (error) {
+        if (isSchoolClosed(error) && waiting < closedSchool.maxWaiting && Date.now() < end) {
+          waiting++;
+          await setTimeout(closedSchool.pauseMs, undefined, { signal: context.signal })
+            .catch(() => context.signal?.throwIfAborted())
+            .finally(() => waiting--);
+          attempt = 0;
+          continue;
+        }
         if (attempt === maxAttempts || !classify(error).isRetryable) throw error;
         // A random delay, so that two requests that collided do not collide again.
         await setTimeout(attempt * (20 + Math.random() * 60));

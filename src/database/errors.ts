@@ -8,6 +8,11 @@ const bySqlstate = new Map<string, ErrorName>(
 interface DatabaseError extends Error {
   code: string;
   detail?: string;
+  /**
+   * For `unavailable`: the seconds until a retry, if core.fail states them; `repeat` for a school that is closed for a
+   * moment.
+   */
+  hint?: string;
   table?: string;
   column?: string;
   constraint?: string;
@@ -65,6 +70,12 @@ const lostRace = /^(40P01|40001)$/;
 /** The function, table, type or schema that the statement names does not exist. */
 const missingObject = /^(42883|42P01|42704|3F000)$/;
 
+/**
+ * A prepared statement is missing, or exists unexpectedly. Another program has changed those of the connection, so a
+ * retry needs a new one.
+ */
+const wrongStatements = /^(26000|42P05)$/;
+
 /** The errors that Postgres reports when objects disappear, or are replaced, while a statement uses them. */
 const replacedObject =
   /cache lookup failed|could not open relation with OID|type with OID \d+ does not exist|cached plan must not change|tuple concurrently/;
@@ -72,15 +83,22 @@ const replacedObject =
 /** The server is down, starting, stopping, out of connections or too slow; or the statement lost a race. */
 const unavailable = /^(08|53|57|55P03|25006|40|ECONN|ENOENT|EPIPE|ETIMEDOUT|EAI_AGAIN)/;
 
-/** The same, where pg reports no code. */
+/** The same, where pg reports no code, or PL/Proxy an internal error because it cannot reach a server. */
 const unavailableMessage =
-  /timeout exceeded when trying to connect|Connection terminated|Client has encountered a connection error|not queryable|cached plan must not change|cache lookup failed/;
+  /^PL\/Proxy function|timeout exceeded when trying to connect|Connection terminated|Client has encountered a connection error|not queryable/;
 
 const codeOf = (thrown: Error): string => ('code' in thrown ? String(thrown.code) : '');
 
+/** internal_error and feature_not_supported: the codes of most errors of `replacedObject`. */
+const unspecificCode = /^(XX000|0A000)$/;
+
+/** Whether the statement used a replaced object. Errors with other codes may quote such a message from a client. */
+const usesReplacedObject = (thrown: Error) =>
+  (unspecificCode.test(codeOf(thrown)) || missingObject.test(codeOf(thrown))) && replacedObject.test(thrown.message);
+
 /** An installation replaces the schemas core and api in one transaction: a retry finds the new functions. */
 const isReplacement = (thrown: Error) =>
-  missingObject.test(codeOf(thrown)) ? /\b(core|api)\b/.test(thrown.message) : replacedObject.test(thrown.message);
+  usesReplacedObject(thrown) || (missingObject.test(codeOf(thrown)) && /\b(core|api)\b/.test(thrown.message));
 
 /** The consequences of a failed statement for the request and for its connection. */
 export interface Failure {
@@ -92,10 +110,17 @@ export interface Failure {
   apiError: ApiError | undefined;
 }
 
+/** Whether the school is closed for a migration or a move. The request was refused before anything was done. */
+export const isSchoolClosed = (thrown: unknown): boolean =>
+  Error.isError(thrown) &&
+  isDatabaseError(thrown) &&
+  thrown.hint === 'repeat' &&
+  bySqlstate.get(thrown.code) === 'unavailable';
+
 /** Classifies the error of a statement or a connection. */
 export function classify(thrown: unknown): Failure {
   if (!Error.isError(thrown)) return { isRetryable: false, isConnectionUsable: false, apiError: undefined };
-  const isRetryable = lostRace.test(codeOf(thrown)) || isReplacement(thrown);
+  const isRetryable = lostRace.test(codeOf(thrown)) || wrongStatements.test(codeOf(thrown)) || isReplacement(thrown);
   return {
     isRetryable,
     // FATAL and PANIC end the connection. After a replacement, its prepared statement is stale.
@@ -112,7 +137,9 @@ function fromDatabase(thrown: Error): ApiError | undefined {
       return new ApiError(name, thrown.message, {
         cause: thrown,
         ...(details ? { details } : {}),
-        ...(name === 'unavailable' ? { retryAfter: 1 } : {}),
+        ...(name === 'unavailable'
+          ? { retryAfter: thrown.hint && thrown.hint !== 'repeat' ? Number(thrown.hint) : 1 }
+          : {}),
       });
     }
     const known = fromPostgres[thrown.code];
@@ -121,7 +148,7 @@ function fromDatabase(thrown: Error): ApiError | undefined {
     if (thrown.code.startsWith('22'))
       return new ApiError('validation_error', 'A value is out of range or not of its type.', { cause: thrown });
   }
-  if (unavailable.test(codeOf(thrown)) || unavailableMessage.test(thrown.message)) {
+  if (unavailable.test(codeOf(thrown)) || unavailableMessage.test(thrown.message) || usesReplacedObject(thrown)) {
     return new ApiError('unavailable', 'The database is not available. Try again in a moment.', {
       retryAfter: 1,
       cause: thrown,

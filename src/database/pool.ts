@@ -1,17 +1,27 @@
 import pg from 'pg';
 import { switchToRole } from '../domain/role-settings.ts';
-import { type SchoolPool, schoolPool } from './school-pool.ts';
+import { defaultConnectionMb, type SchoolPool, schoolPool } from './school-pool.ts';
 
 /** The login role that a pool uses, see docs/security.md. */
 export type DatabaseRole = 'school_api' | 'school_worker';
 
 const connectionTimeoutMs = 3_000;
 
+/**
+ * A URL with these startup options besides its own. As `options` of pg, those of the URL would replace them, and the
+ * API would run as the owner.
+ */
+export function withOptions(url: string, options: string): string {
+  const added = encodeURIComponent(options);
+  const own = /[?&]options=[^&]*/.exec(url)?.[0];
+  if (own !== undefined) return url.replace(own, () => `${own}%20${added}`);
+  return `${url}${url.includes('?') ? '&' : '?'}options=${added}`;
+}
+
 /** How a connection gets one of the restricted roles: it logs in as the role, or the owner switches to it. */
 const roleConnection = (role: DatabaseRole, ownerUrl: string, roleUrl: string | undefined): pg.ClientConfig => ({
-  connectionString: roleUrl ?? ownerUrl,
+  connectionString: roleUrl ?? withOptions(ownerUrl, switchToRole(role)),
   application_name: role,
-  ...(roleUrl === undefined ? { options: switchToRole(role) } : {}),
 });
 
 /**
@@ -38,18 +48,21 @@ export function rolePool(role: DatabaseRole, ownerUrl: string, roleUrl: string |
  * The pool of the API process, with the role school_api.
  * @param roleUrl  as in `rolePool`
  * @param maxConnectionMb  a connection is replaced when its backend has probably reached this size
+ * @param canPrepare  see SchoolPoolOptions
  */
 export const apiPool = (
   ownerUrl: string,
   roleUrl: string | undefined,
   size: number,
-  maxConnectionMb: number,
+  maxConnectionMb = defaultConnectionMb,
+  canPrepare = true,
 ): SchoolPool =>
   schoolPool({
     size,
     maxConnectionMb,
+    canPrepare,
     connectionTimeoutMs,
-    homeWaitMs: 20,
+    preferredWaitMs: 20,
     client: roleConnection('school_api', ownerUrl, roleUrl),
   });
 
@@ -59,6 +72,9 @@ export async function withOwner<T>(ownerUrl: string, work: (client: pg.Client) =
   client.on('error', () => undefined);
   await client.connect();
   try {
+    // Compiling costs more than it saves in statements as short as those of the service; the demo took minutes. A
+    // statement and not a startup option, which poolers refuse.
+    await client.query('set jit = off');
     return await work(client);
   } finally {
     await client.end().catch(() => undefined);

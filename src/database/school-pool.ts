@@ -1,34 +1,66 @@
 import { createHash } from 'node:crypto';
+import { addAbortListener } from 'node:events';
 import pg from 'pg';
+import { countRefusal, type RefusalReason } from '../concurrency/refusals.ts';
+import {
+  compareShares,
+  inProgress,
+  newestOfBusiest,
+  newShare,
+  type Share,
+  type Shares,
+  shares,
+} from '../concurrency/shares.ts';
+import { ApiError } from '../domain/errors.ts';
+import { type Backend, estimatedMb, newBackend, remember } from './backend-memory.ts';
+import { cancelOnAbort } from './cancel.ts';
+import { classify } from './errors.ts';
 
-/** What a connection is needed for. */
-export interface Purpose {
-  /** The school, as far as it is known before the database verifies it. It only decides which connection is used. */
+/** The default of DATABASE_CONNECTION_MB. docs/operations.md has the measurements. */
+export const defaultConnectionMb = 250;
+
+/** The request for which a connection is needed. It only decides which connection is used, when, and how long. */
+export interface ConnectionRequest {
+  /** The school, `platform` for operators, `service` for the service itself; undefined if the request names none. */
   school: number | string | undefined;
-  operation: string;
+  /** A session names the school. Otherwise a stranger may have invented it, or wants to be counted as it. */
+  isVerified: boolean;
+  /** The user, API key or address that sends the request. They share the connections of their school. */
+  caller?: string | undefined;
+  /** What the backend plans for it: the operation, and for lists what their statement depends on. */
+  statement: string;
+  /** Ends the wait, with its reason. A running statement is cancelled only if it `isRead`. */
+  signal?: AbortSignal | undefined;
+  /** The statement changes nothing. */
+  isRead?: boolean;
 }
 
 export interface SchoolPoolOptions {
-  /** The maximum number of connections. */
+  /** The maximum number of connections, without the one that is reserved for operators and the service itself. */
   size: number;
   /** A connection is replaced when its backend has probably reached this size. */
   maxConnectionMb: number;
-  /** How long a request waits for a connection before it fails. */
+  /** How long a request waits for a connection before it fails, and how long it waits for Postgres to accept one. */
   connectionTimeoutMs: number;
-  /** How long a request waits for a connection of its school while others are free. */
-  homeWaitMs: number;
+  /** How long a request waits for a preferred connection of its school while others are free. */
+  preferredWaitMs: number;
+  /** Whether statements may have a name, by which their backend keeps them; true by default. Some poolers allow none. */
+  canPrepare?: boolean;
   /** Options of pg for each connection. */
   client: pg.ClientConfig;
 }
 
-/** What a pool has done since it was opened. */
+/** The actions of a pool since it was opened. */
 export interface SchoolPoolCounts {
-  /** Checkouts of a connection of the school, and of any other one. */
-  home: number;
-  other: number;
+  /** Checkouts of a preferred connection of the school, and of any other one. */
+  preferred: number;
+  fallback: number;
   /** Connections replaced because of their estimated memory, and because of their age. */
-  renewedForMemory: number;
-  renewedForAge: number;
+  replacedForMemory: number;
+  replacedForAge: number;
+  /** Requests whose client was gone: while they waited, and while their statement ran. */
+  abandonedWaiting: number;
+  abandonedRunning: number;
 }
 
 /**
@@ -36,10 +68,23 @@ export interface SchoolPoolCounts {
  * knows a few schools well: its plans and its copy of the catalog fit most of its requests.
  */
 export interface SchoolPool {
-  /** @throws an error that means 503 if no connection is free or can be opened in time */
-  connectFor(purpose: Purpose): Promise<pg.PoolClient>;
-  /** Runs a statement that belongs to no request. After an error its connection is closed. */
-  query<R extends pg.QueryResultRow>(statement: string | pg.QueryConfig, purpose?: Purpose): Promise<pg.QueryResult<R>>;
+  /**
+   * Runs a statement. Unlike pg.Pool, it keeps the connection when only the statement failed: after each 404 a request
+   * had to wait for a new connection without cached plans, which is ten times the work for the database.
+   * @throws pg.DatabaseError; ApiError `unavailable` if the queue is too long, and an error that means 503 if no
+   *   connection is free or can be opened in time; the reason of the signal
+   */
+  query<R extends pg.QueryResultRow>(
+    statement: string | pg.QueryConfig,
+    request?: ConnectionRequest,
+  ): Promise<pg.QueryResult<R>>;
+  /** Refuses a request that `query` would refuse now. @throws ApiError `unavailable` */
+  refuseOverload(request: Counted): void;
+  /**
+   * Gives up the connections that have been used by requests of these schools for longer than `ms`: the server of the
+   * schools does not answer, and the database cannot cancel them. The requests fail as if the connection had ended.
+   */
+  abandon(schools: ReadonlySet<string>, ms: number): void;
   /** Closes all connections; those in use when they are released. */
   end(): Promise<void>;
   readonly options: { max: number };
@@ -49,56 +94,73 @@ export interface SchoolPool {
   readonly counts: Readonly<SchoolPoolCounts>;
 }
 
-/** The number of connections that a school has when it needs no more. The second serves while the first is busy. */
-const homeSize = 2;
+/** The number of preferred connections of a school that needs no more. The second serves while the first is busy. */
+const preferredSize = 2;
+/** Schools with a request in this time share the connections. */
+const activityMs = 1000;
+/** How long a school that uses its share waits for another connection, though it is free. */
+const overShareWaitMs = 500;
 /** A backend keeps what it has learned for this long without a request. */
 const idleTimeoutMs = 5 * 60_000;
 /** Connections are replaced at this age, so that memory which the estimate does not know is freed too. */
 const maxAgeMs = 15 * 60_000;
-/** Measured with 3 to 50 operations of 250 schools; see docs/decisions/0027-connections-per-school.md. */
-const mbPerSchool = 0.85;
-const mbPerOperation = 0.03;
-const mbPerPlan = 0.33;
-/** A connection keeps this many prepared statements: app.max_prepared_statements in core.run_prepared. */
-const maxPlans = 250;
-
-/** What the backend of a connection has cached. */
-interface Backend {
-  openedAt: number;
-  schools: Set<string>;
-  /** Pairs of a school and an operation. */
-  operations: Set<string>;
-  /** Requests whose school is not known: each counts as a school of its own. */
-  unknown: number;
+/** At most this many requests wait for each connection. Each takes some kilobytes, and 64 kB with a large body. */
+const maxWaitingPerConnection = 100;
+/** A statement that runs. */
+interface Run {
+  school: string;
+  client: pg.PoolClient;
+  since: number;
+  isAbandoned: boolean;
 }
 
 interface Slot {
   number: number;
+  /** Only for operators and the service itself, so that they get a connection while schools use all others. */
+  isReserved: boolean;
   /** A pool of one connection: it opens, watches and closes it. */
   pool: pg.Pool;
   isBusy: boolean;
   backend: Backend;
 }
 
-interface Waiter {
-  school: string;
-  /** Takes only a connection of its school. */
-  isPatient: boolean;
-  take: (slot: Slot) => void;
+/** The requests of a caller. */
+interface CallerShare extends Share {
+  /** The waiting requests, in the order of arrival. */
+  queue: Set<Waiter>;
 }
 
-const newBackend = (): Backend => ({
-  openedAt: Date.now(),
-  schools: new Set(),
-  operations: new Set(),
-  unknown: 0,
-});
+/** The requests of a school, or of everybody without a session. */
+interface SchoolShare extends Share {
+  /** How long a request uses a connection: a moving average. */
+  serviceMs: number;
+  callers: Shares<string, CallerShare>;
+  waitingCallers: Set<CallerShare>;
+}
 
-/** The estimated memory of a backend, in megabytes. */
-export const estimatedMb = ({ schools, operations, unknown }: Omit<Backend, 'openedAt'>): number =>
-  (schools.size + unknown) * mbPerSchool +
-  (operations.size + unknown) * mbPerOperation +
-  Math.min(operations.size + unknown, maxPlans) * mbPerPlan;
+/** The school and the caller that a request is counted as, and the connections in the order of preference. */
+interface Claim {
+  school: SchoolShare;
+  caller: CallerShare;
+  order: Slot[];
+}
+
+/** The part of a request that decides what it is counted as. */
+type Counted = Pick<ConnectionRequest, 'school' | 'isVerified' | 'caller'>;
+
+interface Waiter extends Claim {
+  /** When it began to wait, by the clock of the process. */
+  since: number;
+  take: (slot: Slot) => void;
+  refuse: (error: Error) => void;
+}
+
+/**
+ * Whether the backend has probably loaded nothing for a failed request. A stranger can invent numbers of schools, and
+ * each would count as a school in the estimate: a few hundred would replace the connection.
+ */
+const isUnknownSchool = ({ isVerified }: ConnectionRequest, error: string | undefined) =>
+  error === 'tenant_not_found' || (!isVerified && error === 'invalid_token');
 
 /** The weight of a connection for a school. Sorting by it is rendezvous hashing: each school has an order of its own. */
 const weight = (school: string, slot: number) =>
@@ -107,33 +169,66 @@ const weight = (school: string, slot: number) =>
     .digest()
     .readUInt32LE();
 
-/** Counts by key. Keys with 0 take no memory. */
-function counter() {
-  const numbers = new Map<string, number>();
+/**
+ * Follows faster requests more quickly than slower ones, so that a few slow requests, such as those that waited for a
+ * lock, do not make it refuse the next ones.
+ */
+const movingAverage = (average: number, value: number): number =>
+  average === 0 ? value : average + (value - average) * (value > average ? 0.1 : 0.3);
+
+/** Operators and the service itself, who may use the reserved connection. Operators also log in. */
+const hasReserved = ({ school }: Pick<ConnectionRequest, 'school'>) => school === 'platform' || school === 'service';
+
+/** Counts the keys that were added in the current or the previous period of `periodMs`. At least 1. */
+function recent(periodMs: number) {
+  let current = new Set<string>();
+  let previous = current;
+  let since = Date.now();
   return {
-    get: (key: string) => numbers.get(key) ?? 0,
-    add(key: string, change: 1 | -1) {
-      const number = (numbers.get(key) ?? 0) + change;
-      if (number > 0) numbers.set(key, number);
-      else numbers.delete(key);
+    add: (key: string) => current.add(key),
+    count() {
+      const now = Date.now();
+      if (now - since >= periodMs) {
+        previous = now - since < 2 * periodMs ? current : new Set();
+        current = new Set();
+        since = now;
+      }
+      return Math.max(1, current.size, previous.size);
     },
   };
 }
 
 /** The orders of this many schools are kept. */
 const maxOrders = 5_000;
+/** A stranger may invent longer names of schools. */
+const maxNameLength = 100;
+
+/** Ends a connection without asking the server. Its statement fails. */
+const destroySocket = (client: pg.PoolClient) =>
+  (client as unknown as { connection: { stream: { destroy(): void } } }).connection.stream.destroy();
+
+/** The statement without its name. */
+const unnamed = (statement: string | pg.QueryConfig): string | pg.QueryConfig =>
+  typeof statement === 'string' ? statement : { ...statement, name: undefined };
 
 /** Opens a pool. It connects when it is used. */
 export function schoolPool(options: SchoolPoolOptions): SchoolPool {
-  const { size, maxConnectionMb, connectionTimeoutMs, homeWaitMs, client: clientConfig } = options;
-  const slots = Array.from({ length: size }, (_, number): Slot => {
+  const {
+    size,
+    maxConnectionMb,
+    connectionTimeoutMs,
+    preferredWaitMs,
+    canPrepare = true,
+    client: clientConfig,
+  } = options;
+  const slots = Array.from({ length: size + 1 }, (_, number): Slot => {
     const pool = new pg.Pool({
       ...clientConfig,
       max: 1,
       connectionTimeoutMillis: connectionTimeoutMs,
       idleTimeoutMillis: idleTimeoutMs,
     });
-    const slot: Slot = { number, pool, isBusy: false, backend: newBackend() };
+    const slot: Slot = { number, isReserved: number === size, pool, isBusy: false, backend: newBackend() };
     // The pool replaces a broken idle connection. Without a listener the error event would end the process.
     pool.on('error', () => undefined);
     pool.on('connect', (client) => {
@@ -144,21 +239,37 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
   });
   const orders = new Map<string, Slot[]>();
   const waiting = new Set<Waiter>();
-  /** The number of connections that each school uses. */
-  const inUse = counter();
-  /** The number of requests of each school that use a connection or wait for one. */
-  const demand = counter();
-  let totalDemand = 0;
-  const counts: SchoolPoolCounts = { home: 0, other: 0, renewedForMemory: 0, renewedForAge: 0 };
-  let isRenewing = false;
+  const waitingSchools = new Set<SchoolShare>();
+  let lookAgain: NodeJS.Timeout | undefined;
+  /** The average of all schools is the first estimate for a school. */
+  let serviceMs = 0;
+  const schools = shares<string, SchoolShare>((startTag) => ({
+    ...newShare(startTag),
+    serviceMs,
+    callers: shares((tag) => ({ ...newShare(tag), queue: new Set() })),
+    waitingCallers: new Set(),
+  }));
+  const activeSchools = recent(activityMs);
+  const counts: SchoolPoolCounts = {
+    preferred: 0,
+    fallback: 0,
+    replacedForMemory: 0,
+    replacedForAge: 0,
+    abandonedWaiting: 0,
+    abandonedRunning: 0,
+  };
+  /** The requests whose statement runs. */
+  const running = new Set<Run>();
+  let isReplacing = false;
   let isEnded = false;
 
-  /** All connections, those of the school first. */
+  /** All connections but the reserved one, those of the school first. */
   function orderOf(school: string): Slot[] {
     const known = orders.get(school);
     if (known) return known;
     if (orders.size >= maxOrders) orders.clear();
     const order = slots
+      .filter(({ isReserved }) => !isReserved)
       .map((slot) => ({ slot, weight: weight(school, slot.number) }))
       .sort((a, b) => b.weight - a.weight)
       .map(({ slot }) => slot);
@@ -166,156 +277,290 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
     return order;
   }
 
-  /** The number of connections of a school: two, or more if its share of the requests in progress is larger. */
-  const homeCount = (school: string) => Math.max(homeSize, Math.ceil((size * demand.get(school)) / totalDemand));
+  /** The most connections that one school uses. The rest are kept for other schools, even if it only waits for locks. */
+  const maxPerSchool = size <= 2 ? size : size - Math.max(1, Math.floor(size / 5));
+
+  /**
+   * The share of a school in the connections, at least two; `maxPerSchool` for a school alone. So many connections it
+   * prefers, and more it gets only after a wait.
+   */
+  const share = () => Math.min(maxPerSchool, Math.max(preferredSize, Math.ceil(size / activeSchools.count())));
 
   const isFree = ({ isBusy }: Slot) => !isBusy;
 
-  function take(slot: Slot, school: string): void {
-    slot.isBusy = true;
-    inUse.add(school, 1);
-    counts[orderOf(school).indexOf(slot) < homeSize ? 'home' : 'other']++;
+  /**
+   * All requests without a session are counted as one school, however many schools they name; the logins of operators
+   * as another one, because these may use the reserved connection.
+   */
+  function claimOf(request: Counted): Claim {
+    // Here, because a request that is refused is never released.
+    schools.forgetIdle();
+    const name = String(request.school ?? '').slice(0, maxNameLength);
+    const isReservable = hasReserved(request);
+    const order = orderOf(name);
+    const school = schools.of(request.isVerified ? name : isReservable ? 'logins of operators' : 'strangers');
+    school.callers.forgetIdle();
+    return {
+      school,
+      caller: school.callers.of(request.caller ?? ''),
+      order: isReservable ? [...order, ...slots.filter(({ isReserved }) => isReserved)] : order,
+    };
   }
 
-  /** Waits for a connection. @throws if none becomes free in time */
-  function acquire(school: string): Promise<Slot> {
-    const free = orderOf(school)
-      .slice(0, homeWaitMs > 0 ? homeCount(school) : size)
-      .find(isFree);
-    if (free) {
-      take(free, school);
-      return Promise.resolve(free);
-    }
-    return new Promise((done, fail) => {
-      const leave = () => {
-        clearTimeout(homeTimer);
-        clearTimeout(timer);
-        waiting.delete(waiter);
-      };
-      const waiter: Waiter = {
-        school,
-        isPatient: homeWaitMs > 0,
-        take(slot) {
-          leave();
-          take(slot, school);
-          done(slot);
-        },
-      };
-      const takeAny = () => {
-        waiter.isPatient = false;
-        const slot = orderOf(school).find(isFree);
-        if (slot) waiter.take(slot);
-      };
-      const homeTimer = setTimeout(takeAny, homeWaitMs);
-      const timer = setTimeout(() => {
-        leave();
-        // The message of pg-pool, which `classify` knows.
-        fail(new Error('timeout exceeded when trying to connect'));
-      }, connectionTimeoutMs);
-      waiting.add(waiter);
+  function take(slot: Slot, { school, caller, order }: Claim): void {
+    slot.isBusy = true;
+    school.running++;
+    caller.running++;
+    schools.start(school);
+    school.callers.start(caller);
+    counts[order.indexOf(slot) < preferredSize ? 'preferred' : 'fallback']++;
+  }
+
+  /** Whether a waiting request may use a free connection now. */
+  function mayTake({ school, since, order }: Waiter, slot: Slot): boolean {
+    if (slot.isReserved) return order.includes(slot);
+    const waitedMs = performance.now() - since;
+    if (waitedMs < preferredWaitMs && order.indexOf(slot) >= share()) return false;
+    return school.running < (waitedMs < overShareWaitMs ? share() : maxPerSchool);
+  }
+
+  function startWaiting(waiter: Waiter): void {
+    const { school, caller } = waiter;
+    waiting.add(waiter);
+    caller.queue.add(waiter);
+    school.waiting++;
+    caller.waiting++;
+    waitingSchools.add(school);
+    school.waitingCallers.add(caller);
+    // A connection can be free although none is released: those that were refused to a school over its share.
+    lookAgain ??= setInterval(() => slots.filter(isFree).forEach(assign), preferredWaitMs);
+  }
+
+  function stopWaiting(waiter: Waiter): void {
+    const { school, caller } = waiter;
+    waiting.delete(waiter);
+    caller.queue.delete(waiter);
+    school.waiting--;
+    caller.waiting--;
+    if (caller.waiting === 0) school.waitingCallers.delete(caller);
+    if (school.waiting === 0) waitingSchools.delete(school);
+    if (waiting.size > 0) return;
+    clearInterval(lookAgain);
+    lookAgain = undefined;
+  }
+
+  /**
+   * How long the next request of a caller waits: for those before it, at the pace of the connections of the school. The
+   * callers that wait take turns, and so do the schools. A school also gets what is free now.
+   */
+  function estimatedWaitMs({ school, caller }: Claim): number {
+    const waitingSchoolCount = waitingSchools.size + (school.waiting === 0 ? 1 : 0);
+    const waitingCallerCount = school.waitingCallers.size + (caller.waiting === 0 ? 1 : 0);
+    const free = slots.filter((slot) => isFree(slot) && !slot.isReserved).length;
+    const connections = Math.min(maxPerSchool, Math.max(school.running + free, size / waitingSchoolCount));
+    // Others of the school may have fewer requests than this caller.
+    const before = Math.min(school.waiting, caller.waiting * waitingCallerCount + waitingCallerCount - 1);
+    return ((before + 1) * school.serviceMs) / connections;
+  }
+
+  function busy(reason: RefusalReason, claim: Claim): ApiError {
+    countRefusal('database', reason);
+    const seconds = Math.ceil(estimatedWaitMs(claim) / 1000);
+    return new ApiError('unavailable', 'Too many requests are waiting for the database. Try again in a moment.', {
+      retryAfter: Math.min(30, Math.max(1, seconds)),
     });
   }
 
-  /** Gives a free connection to the waiting school that uses the fewest; of those, to the first in line. */
+  /** Refuses a request that would wait too long. A queue as short as the pool is never refused. */
+  function refuseEstimate(claim: Claim): void {
+    if (claim.school.waiting >= size && estimatedWaitMs(claim) > connectionTimeoutMs) throw busy('estimate', claim);
+  }
+
+  const maxWaiting = size * maxWaitingPerConnection;
+
+  /** Waits for a connection. @throws ApiError if there are too many requests; an error if none becomes free in time */
+  function acquire(claim: Claim, signal: AbortSignal | undefined): Promise<Slot> {
+    const { school, order } = claim;
+    const free = order.find((slot, index) => isFree(slot) && (slot.isReserved || index < share()));
+    if (free && (free.isReserved || school.running < share())) {
+      take(free, claim);
+      return Promise.resolve(free);
+    }
+    refuseEstimate(claim);
+    return new Promise((done, fail) => {
+      const leave = () => {
+        clearTimeout(preferredTimer);
+        clearTimeout(timer);
+        listener?.[Symbol.dispose]();
+        stopWaiting(waiter);
+      };
+      const waiter: Waiter = {
+        ...claim,
+        since: performance.now(),
+        take(slot) {
+          leave();
+          take(slot, claim);
+          done(slot);
+        },
+        refuse(error) {
+          leave();
+          fail(error);
+        },
+      };
+      const preferredTimer = setTimeout(() => {
+        const slot = order.find((each) => isFree(each) && mayTake(waiter, each));
+        if (slot) waiter.take(slot);
+      }, preferredWaitMs + 1);
+      const timer = setTimeout(() => {
+        countRefusal('database', 'timeout');
+        // The message of pg-pool, which `classify` knows.
+        waiter.refuse(new Error('timeout exceeded when trying to connect'));
+      }, connectionTimeoutMs);
+      const listener =
+        signal &&
+        addAbortListener(signal, () => {
+          counts.abandonedWaiting++;
+          waiter.refuse(signal.reason as Error);
+        });
+      startWaiting(waiter);
+      if (waiting.size <= maxWaiting) return;
+      const refused = newestOfBusiest(waiting, ({ school: ofSchool, caller }) => [ofSchool, caller]) ?? waiter;
+      refused.refuse(busy('limit', refused));
+    });
+  }
+
+  /**
+   * Gives a free connection to the waiting school that uses the fewest; of those, to the one with the lowest tag. In the
+   * school, to a caller in the same way.
+   */
   function assign(slot: Slot): void {
     slot.isBusy = false;
     let next: Waiter | undefined;
-    for (const waiter of waiting) {
-      if (waiter.isPatient && orderOf(waiter.school).indexOf(slot) >= homeCount(waiter.school)) continue;
-      if (!next || inUse.get(waiter.school) < inUse.get(next.school)) next = waiter;
-    }
+    for (const { waitingCallers } of waitingSchools)
+      for (const { queue } of waitingCallers) {
+        // The one that has waited the longest may take a connection before the others of its caller.
+        const [waiter] = queue;
+        if (!waiter || !mayTake(waiter, slot)) continue;
+        if (!next || (compareShares(waiter.school, next.school) || compareShares(waiter.caller, next.caller)) < 0)
+          next = waiter;
+      }
     next?.take(slot);
   }
 
-  function leaveSlot(slot: Slot, school: string): void {
-    inUse.add(school, -1);
+  function releaseSlot(slot: Slot, { school, caller }: Claim, usedMs: number | undefined): void {
+    school.running--;
+    caller.running--;
+    if (usedMs !== undefined) {
+      school.serviceMs = movingAverage(school.serviceMs, usedMs);
+      serviceMs = movingAverage(serviceMs, usedMs);
+    }
     assign(slot);
+    school.callers.forgetIdle();
+    schools.forgetIdle();
   }
 
-  function renewalReason({ backend }: Slot): 'renewedForMemory' | 'renewedForAge' | undefined {
-    if (estimatedMb(backend) >= maxConnectionMb) return 'renewedForMemory';
-    return Date.now() - backend.openedAt >= maxAgeMs ? 'renewedForAge' : undefined;
+  function replacementReason({ backend }: Slot): 'replacedForMemory' | 'replacedForAge' | undefined {
+    if (isReplacing || isEnded) return undefined;
+    if (estimatedMb(backend) >= maxConnectionMb) return 'replacedForMemory';
+    return Date.now() - backend.openedAt >= maxAgeMs ? 'replacedForAge' : undefined;
   }
 
-  /** Opens the next connection of a slot. No other one is renewed meanwhile. */
-  async function reopen(slot: Slot): Promise<void> {
+  /** Closes the connection of a slot and opens the next one. No other one is replaced meanwhile. */
+  async function replace(slot: Slot, client: pg.PoolClient): Promise<void> {
+    isReplacing = true;
+    client.release(true);
     try {
       (await slot.pool.connect()).release();
     } catch {
       // The next request reports it, if the database is still not available.
     }
-    isRenewing = false;
+    isReplacing = false;
   }
 
-  async function checkOut({ school, operation }: Purpose): Promise<pg.PoolClient> {
+  async function query<R extends pg.QueryResultRow>(
+    statement: string | pg.QueryConfig,
+    request: ConnectionRequest = { school: 'service', isVerified: true, statement: '' },
+  ): Promise<pg.QueryResult<R>> {
     if (isEnded) throw new Error('Cannot use a pool after calling end on the pool');
-    const key = String(school ?? '');
-    demand.add(key, 1);
-    totalDemand++;
-    const leave = () => {
-      demand.add(key, -1);
-      totalDemand--;
-    };
-    let slot: Slot;
-    let client: pg.PoolClient;
+    const { signal, isRead } = request;
+    signal?.throwIfAborted();
+    const claim = claimOf(request);
+    const isOfSchool = request.isVerified && request.school !== 'service' && request.school !== 'rate limits';
+    if (isOfSchool) activeSchools.add(String(request.school));
+    const slot = await acquire(claim, signal);
+    const usedSince = performance.now();
+    let replacement: Promise<void> | undefined;
+    let run: Run | undefined;
     try {
-      slot = await acquire(key);
-    } catch (error) {
-      leave();
-      throw error;
-    }
-    try {
-      client = await slot.pool.connect();
-    } catch (error) {
-      leave();
-      leaveSlot(slot, key);
-      throw error;
-    }
-    const { backend } = slot;
-    if (school === undefined) backend.unknown++;
-    else {
-      backend.schools.add(key);
-      backend.operations.add(`${key} ${operation}`);
-    }
-    const release = client.release.bind(client);
-    client.release = (broken) => {
-      leave();
-      const reason = broken || isRenewing || isEnded ? undefined : renewalReason(slot);
-      if (!reason) {
-        release(broken);
-        leaveSlot(slot, key);
-        return;
+      const client = await slot.pool.connect();
+      let broken: Error | undefined;
+      let finishCancellation: (() => Promise<boolean>) | undefined;
+      try {
+        signal?.throwIfAborted();
+        if (signal && isRead) finishCancellation = cancelOnAbort(client, signal, () => counts.abandonedRunning++);
+        const started: Run = { school: String(request.school), client, since: usedSince, isAbandoned: false };
+        run = started;
+        running.add(started);
+        const result = await client
+          .query<R>(canPrepare ? statement : unnamed(statement))
+          .finally(() => running.delete(started));
+        remember(slot.backend, request.school, request.statement);
+        return result;
+      } catch (error) {
+        if (error === signal?.reason) throw error;
+        const { isConnectionUsable, apiError } = classify(error);
+        if (!isConnectionUsable) broken = error instanceof Error ? error : new Error(String(error));
+        else if (!isUnknownSchool(request, apiError?.error)) remember(slot.backend, request.school, request.statement);
+        if (isRead) signal?.throwIfAborted();
+        throw error;
+      } finally {
+        if (finishCancellation && !(await finishCancellation()))
+          broken ??= new Error('A cancel request may still be on its way to this connection.');
+        const reason = broken ? undefined : replacementReason(slot);
+        if (reason) {
+          counts[reason]++;
+          replacement = replace(slot, client);
+        } else client.release(broken);
       }
-      isRenewing = true;
-      counts[reason]++;
-      release(true);
-      void reopen(slot).then(() => leaveSlot(slot, key));
-    };
-    return client;
+    } finally {
+      // Again, because the request may have taken long.
+      if (isOfSchool) activeSchools.add(String(request.school));
+      // An abandoned request says nothing about how long the next one takes.
+      const usedMs = run?.isAbandoned ? undefined : performance.now() - usedSince;
+      // The answer does not wait for the next connection.
+      if (replacement)
+        void replacement.then(() => {
+          releaseSlot(slot, claim, usedMs);
+        });
+      else releaseSlot(slot, claim, usedMs);
+    }
   }
 
   return {
-    connectFor: checkOut,
-    async query<R extends pg.QueryResultRow>(
-      statement: string | pg.QueryConfig,
-      purpose: Purpose = { school: 'platform', operation: '' },
-    ) {
-      const client = await checkOut(purpose);
-      let broken: Error | undefined;
-      try {
-        return await client.query<R>(statement);
-      } catch (error) {
-        broken = error instanceof Error ? error : new Error(String(error));
-        throw error;
-      } finally {
-        client.release(broken);
+    query,
+    refuseOverload(request) {
+      const claim = claimOf(request);
+      refuseEstimate(claim);
+      if (waiting.size < maxWaiting) return;
+      // A school with fewer requests than another one gets into a full queue, and so does a caller of the busiest school.
+      const { school, caller } = claim;
+      for (const other of waitingSchools) if (inProgress(other) > inProgress(school)) return;
+      for (const other of school.waitingCallers) if (inProgress(other) > inProgress(caller)) return;
+      throw busy('limit', claim);
+    },
+    abandon(schools, ms) {
+      const before = performance.now() - ms;
+      for (const run of running) {
+        if (run.since > before || !schools.has(run.school)) continue;
+        run.isAbandoned = true;
+        destroySocket(run.client);
       }
     },
     async end() {
       isEnded = true;
       await Promise.all(slots.map(({ pool }) => pool.end()));
     },
-    options: { max: size },
+    options: { max: slots.length },
     get totalCount() {
       return slots.reduce((sum, { pool }) => sum + pool.totalCount, 0);
     },

@@ -1,16 +1,26 @@
 import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
-import ical, { type ICalEventData, ICalEventBusyStatus, ICalEventTransparency } from 'ical-generator';
-import PQueue from 'p-queue';
+import { TZDate, tzOffset, tzScan } from '@date-fns/tz';
+import ical, {
+  type ICalEventData,
+  ICalEventBusyStatus,
+  ICalEventRepeatingFreq,
+  ICalEventTransparency,
+} from 'ical-generator';
+import { fairQueue } from '../concurrency/fair-queue.ts';
 import { ApiError } from '../domain/errors.ts';
 
-/** The answer of the operation `calendar_get`. */
+/** The answer of the operation `calendar_get`. Moments are ISO timestamps. */
 export interface CalendarData {
   kind: 'own' | 'class' | 'teacher' | 'holidays';
   tenant_id: number;
+  subdomain: string;
   school: string;
   /** The class or teacher of the lessons; null for a calendar of holidays. */
   whose: { name: string } | null;
-  events: (Lesson | Holiday)[];
+  /** IANA name. */
+  time_zone: string;
+  lessons: Lesson[];
+  holidays: Holiday[];
 }
 
 interface Event {
@@ -18,18 +28,23 @@ interface Event {
   title: string;
   changed_at: string;
 }
+/** A lesson of every week. */
 interface Lesson extends Event {
+  /** The first lesson. */
   starts_at: string;
   ends_at: string;
-  date: null;
+  /** The start of the last lesson. */
+  last_starts_at: string;
+  /** The starts of the lessons in between that do not take place. */
+  excluded: string[];
+  /** The starts of the lessons whose teacher is on leave. */
+  on_leave_at: string[];
   class_name: string | null;
   teacher_name: string | null;
-  is_teacher_on_leave: boolean;
   period: number;
   room: string | null;
 }
 interface Holiday extends Event {
-  starts_at: null;
   /** `YYYY-MM-DD`. */
   date: string;
 }
@@ -37,39 +52,95 @@ interface Holiday extends Event {
 /** Seconds since 2020. SEQUENCE must grow with each change of an event, and calendar apps store it in 31 bits. */
 const sequence = (changed: Date) => Math.max(0, Math.floor((changed.getTime() - Date.UTC(2020, 0)) / 1000));
 
-function eventData(event: Lesson | Holiday, domain: string): ICalEventData {
-  const changed = new Date(event.changed_at);
-  // Nothing here depends on the time of the request, so that an unchanged calendar keeps its ETag.
-  const common = {
-    id: `${event.uid}@${domain}`,
-    summary: event.title,
+/** Nothing here depends on the time of the request, so that an unchanged calendar keeps its ETag. */
+function common({ uid, title, changed_at }: Event, domain: string) {
+  const changed = new Date(changed_at);
+  return {
+    id: `${uid}@${domain}`,
+    summary: title,
     stamp: changed,
     lastModified: changed,
     sequence: sequence(changed),
   };
-  if (event.starts_at === null) {
-    const start = new Date(`${event.date}T00:00:00Z`);
+}
+
+const holidayEvent = (holiday: Holiday, domain: string): ICalEventData => ({
+  ...common(holiday, domain),
+  start: new Date(`${holiday.date}T00:00:00Z`),
+  allDay: true,
+  transparency: ICalEventTransparency.TRANSPARENT,
+  busystatus: ICalEventBusyStatus.FREE,
+});
+
+/** The weekly event of a lesson, followed by an event for each week in which its teacher is on leave. */
+function lessonEvents(lesson: Lesson, domain: string, zone: string): ICalEventData[] {
+  // ical-generator writes a TZDate as local time of its zone. The weeks repeat in local time, so that lessons do not
+  // move when daylight saving time begins or ends.
+  const local = (moment: string | number) => new TZDate(new Date(moment).getTime(), zone);
+  const durationMs = Date.parse(lesson.ends_at) - Date.parse(lesson.starts_at);
+  const event = (startsAt: string, isTeacherOnLeave: boolean): ICalEventData => {
+    const lines = [
+      lesson.class_name,
+      lesson.teacher_name && lesson.teacher_name + (isTeacherOnLeave ? ' (on leave)' : ''),
+      `Period ${String(lesson.period)}`,
+    ];
     return {
-      ...common,
-      start,
-      allDay: true,
-      transparency: ICalEventTransparency.TRANSPARENT,
-      busystatus: ICalEventBusyStatus.FREE,
+      ...common(lesson, domain),
+      summary: lesson.class_name === null ? lesson.title : `${lesson.title}, ${lesson.class_name}`,
+      timezone: zone,
+      start: local(startsAt),
+      end: local(Date.parse(startsAt) + durationMs),
+      description: lines.filter(Boolean).join('\n'),
+      ...(lesson.room === null ? {} : { location: lesson.room }),
     };
-  }
-  const lines = [
-    event.class_name ?? undefined,
-    event.teacher_name && event.teacher_name + (event.is_teacher_on_leave ? ' (on leave)' : ''),
-    `Period ${String(event.period)}`,
-  ];
-  return {
-    ...common,
-    summary: event.class_name === null ? event.title : `${event.title}, ${event.class_name}`,
-    start: new Date(event.starts_at),
-    end: new Date(event.ends_at),
-    description: lines.filter(Boolean).join('\n'),
-    ...(event.room === null ? {} : { location: event.room }),
   };
+  return [
+    {
+      ...event(lesson.starts_at, false),
+      repeating: {
+        freq: ICalEventRepeatingFreq.WEEKLY,
+        until: new Date(lesson.last_starts_at),
+        ...(lesson.excluded.length === 0 ? {} : { exclude: lesson.excluded.map(local) }),
+      },
+    },
+    ...lesson.on_leave_at.map((startsAt) => ({ ...event(startsAt, true), recurrenceId: local(startsAt) })),
+  ];
+}
+
+/**
+ * The definition of a time zone (VTIMEZONE, RFC 5545 section 3.6.5) from one moment to another. ical-generator writes
+ * none itself.
+ */
+function timeZoneText(zone: string, from: Date, to: Date): string {
+  const offsetText = (minutes: number) => {
+    const total = Math.abs(minutes);
+    const digits = [Math.floor(total / 60), total % 60].map((part) => String(part).padStart(2, '0'));
+    return `${minutes < 0 ? '-' : '+'}${digits.join('')}`;
+  };
+  const localText = (moment: number, offset: number) =>
+    new Date(moment + offset * 60_000).toISOString().replace(/[-:]|\.000Z/g, '');
+  const first = tzOffset(zone, from);
+  const changes = [
+    { at: from.getTime(), before: first, offset: first },
+    ...tzScan(zone, { start: from, end: to }).map(({ date, change, offset }) => ({
+      at: date.getTime(),
+      before: offset - change,
+      offset,
+    })),
+  ];
+  const standard = Math.min(...changes.map(({ offset }) => offset));
+  // Each change has a part of its own, because ical.js, with it Thunderbird, reads only the first of several RDATEs.
+  const lines = changes.flatMap(({ at, before, offset }) => {
+    const name = offset === standard ? 'STANDARD' : 'DAYLIGHT';
+    return [
+      `BEGIN:${name}`,
+      `DTSTART:${localText(at, before)}`,
+      `TZOFFSETFROM:${offsetText(before)}`,
+      `TZOFFSETTO:${offsetText(offset)}`,
+      `END:${name}`,
+    ];
+  });
+  return ['BEGIN:VTIMEZONE', `TZID:${zone}`, ...lines, 'END:VTIMEZONE'].join('\r\n');
 }
 
 /** The name of a calendar, escaped: ical-generator does not escape it. */
@@ -84,59 +155,72 @@ const nameOf = ({ kind, school, whose }: CalendarData) =>
 const chunkEvents = 100;
 
 /** One calendar is written at a time in this process. */
-const queue = new PQueue({ concurrency: 1 });
-
-/** How many calendars may be in the queue, including the one in progress: in total, and for one school. */
-const maxQueued = { total: 50, school: 25 };
-const queuedPerSchool = new Map<number, number>();
+const queue = fairQueue({
+  name: 'calendars',
+  maxRunning: { total: 1 },
+  maxInProgress: { total: 50, school: 25 },
+  refusal: () =>
+    new ApiError('unavailable', 'Too many calendars are being read. Try again in a moment.', { retryAfter: 10 }),
+});
 
 interface CalendarOptions {
   tenantId: number;
-  /** The host of the service, which makes the identifiers of events globally unique. */
+  /**
+   * The host of the school, which makes the identifiers of events globally unique: below this domain, or the host of
+   * the service with the number of the school, because the same ids exist at several schools.
+   */
   host: string;
+  baseDomain?: string | undefined;
   /** Aborts when the client disconnects. */
   signal?: AbortSignal;
 }
 
 /**
- * Writes an iCalendar (RFC 5545). Times are in UTC; holidays are whole days.
+ * Writes an iCalendar (RFC 5545). A weekly lesson is one event with a recurrence rule, in the time zone of the school;
+ * holidays are whole days.
  * @param data  CalendarData as JSON
  * @throws ApiError `unavailable` when too many calendars are in the queue; the reason of the signal
  */
-export async function calendarText(data: string, { tenantId, host, signal }: CalendarOptions): Promise<string> {
-  const ofSchool = queuedPerSchool.get(tenantId) ?? 0;
-  if (ofSchool >= maxQueued.school || queue.pending + queue.size >= maxQueued.total)
-    throw new ApiError('unavailable', 'Too many calendars are being read. Try again in a moment.', { retryAfter: 10 });
-  queuedPerSchool.set(tenantId, ofSchool + 1);
-  try {
-    return await queue.add(() => write(JSON.parse(data) as CalendarData, host, signal));
-  } finally {
-    const left = (queuedPerSchool.get(tenantId) ?? 1) - 1;
-    if (left > 0) queuedPerSchool.set(tenantId, left);
-    else queuedPerSchool.delete(tenantId);
-  }
+export async function calendarText(data: string, options: CalendarOptions): Promise<string> {
+  const owner = { tenantId: options.tenantId, userId: undefined };
+  return queue.run(owner, () => write(JSON.parse(data) as CalendarData, options), options.signal);
 }
 
-async function write(data: CalendarData, host: string, signal: AbortSignal | undefined): Promise<string> {
-  // The same ids exist at several schools.
-  const domain = `${String(data.tenant_id)}.${host}`;
-  const text = (events: CalendarData['events']) =>
+async function write(data: CalendarData, { host, baseDomain, signal }: CalendarOptions): Promise<string> {
+  const domain = baseDomain ? `${data.subdomain}.${baseDomain}` : `${String(data.tenant_id)}.${host}`;
+  // Lessons come first, because ical-generator writes the time zone in front of events that use it.
+  const events = [
+    ...data.lessons.flatMap((lesson) => lessonEvents(lesson, domain, data.time_zone)),
+    ...data.holidays.map((holiday) => holidayEvent(holiday, domain)),
+  ];
+  const years = data.lessons.flatMap(({ starts_at, last_starts_at }) =>
+    [starts_at, last_starts_at].map((moment) => new Date(moment).getUTCFullYear()),
+  );
+  const timeZone =
+    years.length === 0
+      ? null
+      : timeZoneText(
+          data.time_zone,
+          new Date(Date.UTC(Math.min(...years) - 1, 0)),
+          new Date(Date.UTC(Math.max(...years) + 1, 1)),
+        );
+  const text = (some: ICalEventData[]) =>
     ical({
       name: nameOf(data),
       prodId: '//School management service//Calendar//EN',
       ttl: 3600,
-      timezone: null,
-      events: events.map((event) => eventData(event, domain)),
+      // Without a zone of the calendar, DTSTAMP and UNTIL are in UTC, as RFC 5545 requires.
+      timezone: { name: null, generator: () => timeZone },
+      events: some,
     }).toString();
   // The line break keeps these from matching inside a name.
   const [begin, end] = ['\r\nBEGIN:VEVENT', '\r\nEND:VCALENDAR'];
-  const empty = text([]);
-  let calendar = empty.slice(0, empty.lastIndexOf(end));
-  for (let from = 0; from < data.events.length; from += chunkEvents) {
+  let calendar = '';
+  for (let from = 0; from === 0 || from < events.length; from += chunkEvents) {
     await yieldToEventLoop();
     signal?.throwIfAborted();
-    const some = text(data.events.slice(from, from + chunkEvents));
-    calendar += some.slice(some.indexOf(begin), some.lastIndexOf(end));
+    const some = text(events.slice(from, from + chunkEvents));
+    calendar += some.slice(from === 0 ? 0 : some.indexOf(begin), some.lastIndexOf(end));
   }
   return `${calendar}${end}\r\n`;
 }

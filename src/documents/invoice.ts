@@ -1,4 +1,4 @@
-import { moneyFormat, writtenDay } from '../domain/money.ts';
+import { localFormats } from './local-formats.ts';
 import {
   closeDocument,
   colors,
@@ -11,6 +11,7 @@ import {
   writeFooter,
   writeHeader,
 } from './page.ts';
+import { addElement, contentsOf, drawDecoration, drawElement, drawInto, type Element, english } from './tags.ts';
 import { type Document, fonts, lineHeight, type TextStyle, truncate, wrap, writeLine, writeLines } from './text.ts';
 
 interface Payment {
@@ -33,6 +34,8 @@ export interface InvoiceData {
   issued_on: string | null;
   voided_on: string | null;
   parent_name: string | null;
+  /** How to pay the school. */
+  payment_details: string | null;
   invoice: {
     id: number;
     invoice_number: string | null;
@@ -122,13 +125,24 @@ function table(doc: Document, columns: Column[], rows: string[][]): Block[] {
     x: margin + width * columns.slice(0, n).reduce((sum, column) => sum + column.share, 0) + padding,
     width: width * share - 2 * padding,
   }));
+  // Created when the first row is drawn, so that elements are in the order of the page.
+  let element: Element | undefined;
+  const drawTitles = (y: number) => {
+    drawDecoration(doc, () => doc.rect(margin, y, width, line + 2 * padding).fill(colors.shade));
+    element ??= addElement(doc, contentsOf(doc), 'Table');
+    const titles = addElement(doc, element, 'TR');
+    for (const [n, { title, align }] of columns.entries())
+      drawElement(
+        doc,
+        titles,
+        'TH',
+        () => writeLine(doc, title, { ...bold, align }, { x: 0, width: 0, ...boxes[n], y: y + padding }),
+        { scope: 'Column', ...english },
+      );
+  };
   const header: Block = {
     height: line + 2 * padding,
-    draw(y) {
-      doc.rect(margin, y, width, line + 2 * padding).fill(colors.shade);
-      for (const [n, { title, align }] of columns.entries())
-        writeLine(doc, title, { ...bold, align }, { x: 0, width: 0, ...boxes[n], y: y + padding });
-    },
+    draw: (y) => drawDecoration(doc, () => drawTitles(y), 'Pagination'),
   };
   return rows.map((row, position) => {
     const cells = row.map((text, n) => {
@@ -144,26 +158,45 @@ function table(doc: Document, columns: Column[], rows: string[][]): Block[] {
     });
     const height = Math.max(1, ...cells.map(({ lines }) => lines?.length ?? 1)) * line + 2 * padding;
     const draw = (y: number) => {
+      element ??= addElement(doc, contentsOf(doc), 'Table');
+      const tableRow = addElement(doc, element, 'TR');
       for (const { style, box, text, lines } of cells) {
-        if (lines) writeLines(doc, lines, style, { ...box, y: y + padding });
-        else writeLine(doc, text, style, { ...box, y: y + padding }, 4);
+        const cell = addElement(doc, tableRow, 'TD');
+        if (text === '') continue;
+        drawInto(doc, cell, 'TD', () => {
+          if (lines) writeLines(doc, lines, style, { ...box, y: y + padding });
+          else writeLine(doc, text, style, { ...box, y: y + padding }, 4);
+        });
       }
-      doc
-        .lineWidth(0.5)
-        .strokeColor(colors.line)
-        .moveTo(margin, y + height)
-        .lineTo(margin + width, y + height)
-        .stroke();
+      drawRule(doc, y + height, 0.5);
     };
     if (position > 0) return { height, header, draw };
     return {
       height: header.height + height,
       draw(y) {
-        header.draw(y);
+        drawTitles(y);
         draw(y + header.height);
       },
     };
   });
+}
+
+/** Draws a horizontal line across the page. */
+function drawRule(doc: Document, y: number, thickness: number): void {
+  drawDecoration(doc, () => {
+    doc.lineWidth(thickness).strokeColor(colors.line);
+    doc
+      .moveTo(margin, y)
+      .lineTo(margin + pageWidth(doc), y)
+      .stroke();
+  });
+}
+
+/** Adds an entry of a list: a label and a value, drawn apart. */
+function drawEntry(doc: Document, list: Element, drawLabel: () => void, drawValue: () => void): void {
+  const entry = addElement(doc, list, 'LI');
+  drawElement(doc, entry, 'Lbl', drawLabel, english);
+  drawElement(doc, entry, 'LBody', drawValue);
 }
 
 /** The addressee on the left, labeled facts about the document on the right. */
@@ -190,15 +223,28 @@ function addressBlock(doc: Document, title: string, addressee: string[], facts: 
         shown.reduce((sum, { lines }) => sum + lines.length * line + 3, 0),
       ) + 16,
     draw(top) {
-      writeLine(doc, title, quiet, { x: margin, y: top, width: half });
-      let y = writeLines(doc, names, nameStyle, { x: margin, y: top + 14, width: half }) + 3;
-      for (const lines of others) y = writeLines(doc, lines, body, { x: margin, y, width: half }) + 2;
+      const contents = contentsOf(doc);
+      drawElement(doc, contents, 'P', () => writeLine(doc, title, quiet, { x: margin, y: top, width: half }), english);
+      let y = top + 14;
+      drawElement(doc, contents, 'P', () => {
+        y = writeLines(doc, names, nameStyle, { x: margin, y, width: half }) + 3;
+      });
+      for (const lines of others)
+        drawElement(doc, contents, 'P', () => {
+          y = writeLines(doc, lines, body, { x: margin, y, width: half }) + 2;
+        });
       y = top;
       const right = margin + half + 20;
-      for (const { label, lines } of shown) {
-        writeLine(doc, label, quiet, { x: right, y: y + 0.6, width: labelWidth });
-        y = writeLines(doc, lines, body, { x: right + labelWidth, y, width: half - labelWidth }) + 3;
-      }
+      const list = addElement(doc, contents, 'L');
+      for (const { label, lines } of shown)
+        drawEntry(
+          doc,
+          list,
+          () => writeLine(doc, label, quiet, { x: right, y: y + 0.6, width: labelWidth }),
+          () => {
+            y = writeLines(doc, lines, body, { x: right + labelWidth, y, width: half - labelWidth }) + 3;
+          },
+        );
     },
   };
 }
@@ -210,13 +256,25 @@ function totals(doc: Document, lines: [string, string][], stamp: Stamp | undefin
   return {
     height: Math.max(lines.length * 16 + 14, stamp ? 74 : 0),
     draw(top) {
+      const contents = contentsOf(doc);
+      const list = addElement(doc, contents, 'L');
       for (const [n, [label, value]] of lines.entries()) {
         const style: TextStyle = n === lines.length - 1 ? { font: 'bold', size: 11 } : body;
         const y = top + 8 + n * 16;
-        writeLine(doc, label, style, { x: left + padding, y, width: width * 0.4 });
-        writeLine(doc, value, { ...style, align: 'right' }, { x: left + width * 0.4, y, width: width * 0.6 - padding });
+        const right: TextStyle = { ...style, align: 'right' };
+        drawEntry(
+          doc,
+          list,
+          () => writeLine(doc, label, style, { x: left + padding, y, width: width * 0.4 }),
+          () =>
+            writeLine(doc, printable(doc, value), right, {
+              x: left + width * 0.4,
+              y,
+              width: width * 0.6 - padding,
+            }),
+        );
       }
-      if (stamp) drawStamp(doc, stamp, margin + 20, top + 22);
+      if (stamp) drawElement(doc, contents, 'P', () => drawStamp(doc, stamp, margin + 20, top + 22), english);
     },
   };
 }
@@ -225,6 +283,8 @@ interface Stamp {
   text: string;
   color: string;
 }
+
+const paidStamp: Stamp = { text: 'PAID', color: '#1c7c4a' };
 
 /** Draws a text like a rubber stamp: framed and slightly rotated. */
 function drawStamp(doc: Document, { text, color }: Stamp, x: number, y: number): void {
@@ -257,13 +317,20 @@ function paragraph(doc: Document, title: string, text: string): Block[] {
     .split('\n')
     .flatMap((part) => wrap(doc, printable(doc, part), body, width, true) ?? []);
   const titleHeight = line + 4;
+  let element: Element | undefined;
   return [
     gap(10),
     ...lines.map((textLine, n): Block => ({
       height: line + (n === 0 ? titleHeight : 0),
       draw(y) {
-        if (n === 0) writeLine(doc, title, bold, { x: margin, y, width });
-        writeLines(doc, [textLine], body, { x: margin, y: n === 0 ? y + titleHeight : y, width });
+        const contents = contentsOf(doc);
+        if (n === 0)
+          drawElement(doc, contents, 'H2', () => writeLine(doc, title, bold, { x: margin, y, width }), english);
+        if (textLine === '') return;
+        element ??= addElement(doc, contents, 'P');
+        drawInto(doc, element, 'P', () =>
+          writeLines(doc, [textLine], body, { x: margin, y: n === 0 ? y + titleHeight : y, width }),
+        );
       },
     })),
   ];
@@ -295,24 +362,17 @@ async function paginate(
   }
   for (const [n, page] of pages.entries()) {
     if (n > 0) doc.addPage();
-    if (watermark) drawWatermark(doc, watermark);
-    // Only on the first page: pdfkit would embed the logo once per page.
-    writeHeader(doc, n === 0 ? letterhead : { ...letterhead, logo: null }, heading);
-    doc
-      .lineWidth(0.8)
-      .strokeColor(colors.line)
-      .moveTo(margin, top - 10)
-      .lineTo(margin + pageWidth(doc), top - 10)
-      .stroke();
+    if (watermark) drawDecoration(doc, () => drawWatermark(doc, watermark), 'Pagination');
+    if (n === 0) writeHeader(doc, letterhead, heading);
+    // Without the logo: pdfkit would embed it once per page.
+    else drawDecoration(doc, () => writeHeader(doc, { ...letterhead, logo: null }, heading), 'Pagination');
+    drawRule(doc, top - 10, 0.8);
     for (const { block, y: at } of page) block.draw(at);
-    writeFooter(doc, heading);
+    writeFooter(doc, letterhead, heading);
     const number = `Page ${String(n + 1)} of ${String(pages.length)}`;
     const style: TextStyle = { font: 'regular', size: 7, color: colors.quiet, align: 'center' };
-    writeLine(doc, number, style, {
-      x: margin,
-      y: doc.page.height - margin - lineHeight(style.size),
-      width: pageWidth(doc),
-    });
+    const box = { x: margin, y: doc.page.height - margin - lineHeight(style.size), width: pageWidth(doc) };
+    drawDecoration(doc, () => writeLine(doc, number, style, box), 'Pagination');
   }
   return closeDocument(doc);
 }
@@ -332,24 +392,31 @@ const studentLines = (
 export async function invoicePdf(data: InvoiceData): Promise<Buffer> {
   const { invoice, letterhead, kind } = data;
   const { status } = invoice;
-  const money = moneyFormat(data.currency);
   const number = invoice.invoice_number ?? 'Draft';
   const isReceipt = kind === 'receipt';
-  const heading = { title: isReceipt ? 'Receipt' : 'Invoice', subtitle: number, printed_on: data.printed_on };
+  const heading: Heading = {
+    title: isReceipt ? 'Receipt' : 'Invoice',
+    titleLanguage: 'en',
+    subtitle: number,
+    printed_on: data.printed_on,
+  };
   const doc = openDocument({ ...heading, title: `${heading.title} ${number}` }, letterhead, 'portrait');
+  const formats = localFormats(doc, letterhead.locale);
+  const { day } = formats;
+  const money = formats.money(data.currency);
   const facts: [string, string][] = [
     ['Number', number],
-    ...(data.issued_on ? ([['Issued on', writtenDay(data.issued_on)]] as [string, string][]) : []),
-    ['Due on', writtenDay(invoice.due_date)],
+    ...(data.issued_on ? ([['Issued on', day(data.issued_on)]] as [string, string][]) : []),
+    ['Due on', day(invoice.due_date)],
     ['Status', stateNames[status]],
-    ...(data.voided_on ? ([['Voided on', writtenDay(data.voided_on)]] as [string, string][]) : []),
+    ...(data.voided_on ? ([['Voided on', day(data.voided_on)]] as [string, string][]) : []),
     ...(invoice.void_reason ? ([['Reason', invoice.void_reason]] as [string, string][]) : []),
   ];
-  const stamps: Partial<Record<typeof status, Stamp>> = {
-    paid: { text: 'PAID', color: '#1c7c4a' },
+  const watermarks: Partial<Record<typeof status, Stamp>> = {
     void: { text: 'VOID', color: '#b3261e' },
     draft: { text: 'DRAFT', color: '#5f6b7a' },
   };
+  const isOwed = status === 'sent' || status === 'partially_paid' || status === 'overdue';
   const items = table(
     doc,
     [
@@ -360,7 +427,7 @@ export async function invoicePdf(data: InvoiceData): Promise<Buffer> {
     ],
     invoice.items.map((item) => [
       item.description,
-      item.quantity.toLocaleString('en'),
+      formats.number(item.quantity),
       money(item.amount),
       money(item.line_total),
     ]),
@@ -376,7 +443,7 @@ export async function invoicePdf(data: InvoiceData): Promise<Buffer> {
     ],
     invoice.payments.map((payment) => [
       payment.receipt_number ?? '',
-      writtenDay(payment.payment_date),
+      day(payment.payment_date),
       payment.reversal_of === null ? payment.payment_method : 'Reversal',
       payment.reference_number ?? '',
       money(payment.amount),
@@ -392,26 +459,41 @@ export async function invoicePdf(data: InvoiceData): Promise<Buffer> {
       facts,
     ),
     ...items,
-    totals(doc, [['Total', money(invoice.total)], ...paid, ['Balance', money(invoice.balance)]], stamps[status]),
+    totals(
+      doc,
+      [['Total', money(invoice.total)], ...paid, ['Balance', money(invoice.balance)]],
+      status === 'paid' ? paidStamp : undefined,
+    ),
     ...(payments.length > 0 ? [gap(6), ...payments] : []),
+    ...(isOwed && !isReceipt && data.payment_details
+      ? paragraph(doc, 'How to pay', `${data.payment_details}\nReference: ${number}`)
+      : []),
     ...(invoice.notes ? paragraph(doc, 'Notes', invoice.notes) : []),
   ];
-  return paginate(doc, heading, letterhead, blocks, status === 'paid' ? undefined : stamps[status]);
+  return paginate(doc, heading, letterhead, blocks, watermarks[status]);
 }
 
 /** The receipt of a payment or of a reversal. */
 export async function paymentPdf(data: PaymentData): Promise<Buffer> {
   const { payment, letterhead } = data;
-  const money = moneyFormat(data.currency);
   const number = payment.receipt_number ?? '';
   const isReversal = payment.reversal_of !== null;
-  const heading = { title: isReversal ? 'Reversal' : 'Receipt', subtitle: number, printed_on: data.printed_on };
-  const doc = openDocument({ ...heading, title: `${heading.title} ${number}` }, letterhead, 'portrait');
+  const heading: Heading = {
+    title: isReversal ? 'Reversal' : 'Receipt',
+    titleLanguage: 'en',
+    subtitle: number,
+    printed_on: data.printed_on,
+  };
+  const title = [heading.title, number].filter(Boolean).join(' ');
+  const doc = openDocument({ ...heading, title }, letterhead, 'portrait');
+  const formats = localFormats(doc, letterhead.locale);
+  const { day } = formats;
+  const money = formats.money(data.currency);
   const purpose = payment.invoice_number ? `Invoice ${payment.invoice_number}` : (payment.fee_structure_name ?? '');
   const facts = (
     [
       ['Number', number],
-      ['Date', writtenDay(payment.payment_date)],
+      ['Date', day(payment.payment_date)],
       ['Method', payment.payment_method],
       ['Reference', payment.reference_number],
       ['Reverses', data.reverses],
@@ -419,11 +501,8 @@ export async function paymentPdf(data: PaymentData): Promise<Buffer> {
       ['Recorded by', payment.recorded_by_name],
     ] as [string, string | null][]
   ).filter((fact): fact is [string, string] => fact[1] !== null && fact[1] !== '');
-  const stamp = payment.is_reversed
-    ? { text: 'REVERSED', color: '#b3261e' }
-    : isReversal
-      ? undefined
-      : { text: 'PAID', color: '#1c7c4a' };
+  const stamp = payment.is_reversed || isReversal ? undefined : paidStamp;
+  const watermark = payment.is_reversed ? { text: 'REVERSED', color: '#b3261e' } : undefined;
   const columns: Column[] = [
     { title: isReversal ? 'Reversal of payment for' : 'Paid for', share: 0.7, align: 'left', isSingleLine: false },
     { title: 'Amount', share: 0.3, align: 'right', isSingleLine: true },
@@ -439,5 +518,5 @@ export async function paymentPdf(data: PaymentData): Promise<Buffer> {
     totals(doc, [[isReversal ? 'Reversed' : 'Received', money(payment.amount)]], stamp),
     ...(payment.notes ? paragraph(doc, isReversal ? 'Reason' : 'Notes', payment.notes) : []),
   ];
-  return paginate(doc, heading, letterhead, blocks, payment.is_reversed ? stamp : undefined);
+  return paginate(doc, heading, letterhead, blocks, watermark);
 }

@@ -1,4 +1,4 @@
-import { concurrencyLimit, type RequestOwner } from '../concurrency/concurrency-limit.ts';
+import { fairQueue, type RequestOwner } from '../concurrency/fair-queue.ts';
 import { createThreadPool, ThreadLimitError } from '../concurrency/thread-pool.ts';
 import { ApiError } from '../domain/errors.ts';
 import type { InvoiceData, PaymentData } from './invoice.ts';
@@ -11,6 +11,7 @@ export type PrintJob =
   | { kind: 'payment'; data: PaymentData };
 
 const printInPool = createThreadPool<PrintJob, Uint8Array<ArrayBuffer>>({
+  name: 'print_threads',
   script: new URL('print.worker.ts', import.meta.url),
   resourceLimits: { maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4 },
   maxThreads: 2,
@@ -27,10 +28,14 @@ export interface PrintRequest extends RequestOwner {
   signal: AbortSignal;
 }
 
-const takeSlot = concurrencyLimit(
-  { school: 6, user: 3 },
-  'You or your school have other documents in progress. Try again in a moment.',
-);
+const requests = fairQueue({
+  name: 'documents',
+  maxInProgress: { school: 6, user: 3 },
+  refusal: () =>
+    new ApiError('rate_limited', 'You or your school have other documents in progress. Try again in a moment.', {
+      retryAfter: 3,
+    }),
+});
 
 /**
  * Makes a PDF in a thread, since the layout takes tens of milliseconds.
@@ -39,9 +44,9 @@ const takeSlot = concurrencyLimit(
  *   too many documents wait or this one exceeds the limits of its thread; the reason of the signal
  */
 export async function print(job: PrintJob, request?: PrintRequest): Promise<Buffer> {
-  const release = request && takeSlot(request);
+  const release = await (request && requests.enter(request));
   try {
-    return await printWithLogo(job, request?.signal);
+    return await printWithLogo(job, request);
   } catch (error) {
     if (!(error instanceof ThreadLimitError)) throw error;
     const reason = error.limit === 'time' ? 'took too long' : 'takes too much memory';
@@ -52,8 +57,9 @@ export async function print(job: PrintJob, request?: PrintRequest): Promise<Buff
 }
 
 /** Prints again without the logo when that may be why the document could not be printed. */
-async function printWithLogo(job: PrintJob, signal: AbortSignal | undefined): Promise<Buffer> {
-  const options = { timeoutMs, signal };
+async function printWithLogo(job: PrintJob, request: PrintRequest | undefined): Promise<Buffer> {
+  const signal = request?.signal;
+  const options = { timeoutMs, signal, owner: request };
   try {
     return Buffer.from(await printInPool(job, options));
   } catch (error) {

@@ -1,7 +1,8 @@
 import { Readable } from 'node:stream';
 import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
 import { stringify } from 'csv-stringify/sync';
-import { strToU8, Zip, ZipDeflate } from 'fflate';
+import { strToU8, unzipSync, Zip, ZipDeflate } from 'fflate';
+import type { RequestOwner } from '../concurrency/fair-queue.ts';
 import { createThreadPool, ThreadLimitError } from '../concurrency/thread-pool.ts';
 import type { Download, Upload } from '../domain/files.ts';
 import { ApiError } from '../domain/errors.ts';
@@ -22,13 +23,15 @@ export interface ReadTask {
   contentType: string;
   maxRows: number;
 }
-export type ReadResult = { rows: SheetRow[] } | { refusal: string };
+/** The refusal is null for a damaged file. */
+export type ReadResult = { rows: SheetRow[] } | { refusal: string | null };
 
 /**
  * A malicious file may exhaust memory or time, or affect later code in the same thread. Each file is therefore read in
  * a thread of its own.
  */
 const readInThread = createThreadPool<ReadTask, ReadResult>({
+  name: 'spreadsheet_threads',
   script: new URL('spreadsheets.worker.ts', import.meta.url),
   resourceLimits: { maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4 },
   maxThreads: 2,
@@ -38,30 +41,72 @@ const readInThread = createThreadPool<ReadTask, ReadResult>({
 });
 /** The time limit for one file. Tests on a busy machine raise it. */
 export const readOptions = { timeoutMs: 10_000 };
-const limitMessages = {
-  time: 'The file takes too long to read. Make it smaller.',
-  memory: 'The file is too large when unpacked.',
-};
+const tooLarge = 'The file is too large when unpacked.';
+const damaged = 'The file is damaged, or its content does not match its name.';
+const limitMessages = { time: 'The file takes too long to read. Make it smaller.', memory: tooLarge };
+
+/** Several times what 5,000 full rows need. A spreadsheet has a dozen parts, and one for each sheet and picture. */
+const maxUnpackedBytes = 30 * 1024 * 1024;
+const maxParts = 5_000;
+
+/**
+ * Reads only the directory of an .xlsx, so that a zip bomb costs no thread. The thread unpacks each part into a buffer
+ * of the size in the directory, so a false size gains nothing.
+ * @returns the reason to refuse the file, if there is one
+ */
+function directoryFault(content: Uint8Array): string | undefined {
+  let parts = 0;
+  let unpackedBytes = 0;
+  const isOver = () => parts > maxParts || unpackedBytes > maxUnpackedBytes;
+  try {
+    unzipSync(content, {
+      filter({ name, originalSize }) {
+        parts++;
+        if (/\.(xml|rels)$/.test(name)) unpackedBytes += originalSize;
+        // Ends a directory that has, or only claims to have, billions of parts.
+        if (isOver()) throw new Error(tooLarge);
+        return false;
+      },
+    });
+    return undefined;
+  } catch {
+    return isOver() ? tooLarge : damaged;
+  }
+}
+
+export interface ReadRequest {
+  /** The user and the school that the threads are shared out to. */
+  owner?: RequestOwner;
+  /** Ends the wait for a thread, or the reading, with its reason: for a client that has disconnected. */
+  signal?: AbortSignal;
+}
 
 /**
  * Reads the rows of a .csv (UTF-8; comma, semicolon or tab) or of the first sheet of an .xlsx in a thread. A date
  * becomes `YYYY-MM-DD`, a boolean `true` or `false`, and a formula its last result.
  * @param maxRows  including the header
- * @throws ApiError `validation_error` when the file is damaged or too large, `unavailable` when too many files wait
+ * @throws ApiError `validation_error` when the file is damaged or too large, `unavailable` when too many files wait;
+ *   the reason of the signal
  */
 export async function readSheet(
   { content, contentType }: Pick<Upload, 'content' | 'contentType'>,
   maxRows: number,
+  request: ReadRequest = {},
 ): Promise<SheetRow[]> {
-  const result = await readInThread({ content, contentType, maxRows }, readOptions).catch(
+  const fault = contentType === csvType ? undefined : directoryFault(content);
+  if (fault !== undefined) throw refused(fault);
+  const result = await readInThread({ content, contentType, maxRows }, { ...readOptions, ...request }).catch(
     (error: unknown): ReadResult => {
       if (error instanceof ThreadLimitError) return { refusal: limitMessages[error.limit] };
       throw error;
     },
   );
   if ('rows' in result) return result.rows;
-  throw new ApiError('validation_error', result.refusal, { details: [{ path: 'file', message: result.refusal }] });
+  throw refused(result.refusal ?? damaged);
 }
+
+const refused = (message: string) =>
+  new ApiError('validation_error', message, { details: [{ path: 'file', message }] });
 
 /** The value of a cell. A Date stands for a day, without a time. */
 export type Cell = string | number | boolean | Date | null;

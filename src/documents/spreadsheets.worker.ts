@@ -1,10 +1,6 @@
-import { CsvError, parse } from 'csv-parse/sync';
-import { unzipSync, zipSync } from 'fflate';
-import { readSheet } from 'read-excel-file/universal';
 import type { Cell, ReadResult, ReadTask, SheetRow } from './spreadsheets.ts';
 
-/** Limits of an unpacked .xlsx and of the text of any file: several times what 5,000 full rows need. */
-const maxUnpackedBytes = 30 * 1024 * 1024;
+/** Limits of the text of a file: several times what 5,000 full rows need. */
 const maxCharacters = 10_000_000;
 const maxColumns = 200;
 const maxCellCharacters = 10_000;
@@ -64,7 +60,10 @@ const csvFaults: Record<string, string> = {
   CSV_INVALID_CLOSING_QUOTE: 'a closing quote (") is not followed by a delimiter.',
 };
 
-function* csvRows(content: Uint8Array, maxRows: number) {
+// The libraries are imported where they are used, since each thread reads one file and loads them anew.
+
+async function csvRows(content: Uint8Array, maxRows: number) {
+  const { CsvError, parse } = await import('csv-parse/sync');
   // csv-parse counts \r\n within quotes as two lines. The decoder removes the byte order mark.
   const text = new TextDecoder().decode(content).replace(/\r\n?/g, '\n');
   const options = {
@@ -75,10 +74,12 @@ function* csvRows(content: Uint8Array, maxRows: number) {
     to: maxRows + 1,
   } as const;
   try {
-    for (const { record, info } of parse(text, options) as unknown as { record: string[]; info: { lines: number } }[]) {
+    const records = parse(text, options) as unknown as { record: string[]; info: { lines: number } }[];
+    return records.map(({ record, info }) => ({
       // csv-parse reports the line on which a record ends.
-      yield { line: info.lines - record.reduce((sum, cell) => sum + lineBreaks(cell), 0), cells: record };
-    }
+      line: info.lines - record.reduce((sum, cell) => sum + lineBreaks(cell), 0),
+      cells: record,
+    }));
   } catch (error) {
     if (!(error instanceof CsvError)) throw error;
     const line = lineBreaks(Buffer.from(text).toString('utf8', 0, Number(error['bytes']) - 1)) + 1;
@@ -106,22 +107,63 @@ function refuseFarCells(part: Uint8Array): void {
   }
 }
 
+/** Longer than any text of a cell, tag or comment of a spreadsheet program. */
+const maxTokenCharacters = 1_500_000;
+const tokenEnds: [start: string, end: string][] = [
+  ['<!--', '-->'],
+  ['<![CDATA[', ']]>'],
+  ['<?', '?>'],
+];
+
+/** The position after the tag that starts at `start`. Its quoted values may contain `>`. */
+function endOfTag(xml: string, start: number): number {
+  let quote = '';
+  for (let at = start; at < xml.length; at++) {
+    const character = xml.charAt(at);
+    if (quote !== '') {
+      if (character === quote) quote = '';
+    } else if (character === '>') return at + 1;
+    else if (character === '"' || character === "'") quote = character;
+  }
+  return xml.length;
+}
+
 /**
- * The rows of the first sheet. The central directory has the size of each part, so a zip bomb is refused before it is
- * unpacked. The library gets only the XML parts, in a new archive, since the local headers of the upload may give other
- * sizes.
+ * Refuses a sheet with a very long text, tag or comment, such as 28 MB of spaces. The library reads a sheet in chunks,
+ * starts each token again with each chunk, and makes the chunks smaller when that takes long: it would never end.
+ * @throws FileRefusal
+ */
+function refuseLongTokens(part: Uint8Array): void {
+  const xml = Buffer.from(part.buffer, part.byteOffset, part.byteLength).toString('latin1');
+  for (let at = 0; at < xml.length;) {
+    const start = at;
+    if (xml.charAt(at) !== '<') at = xml.indexOf('<', at);
+    else {
+      const [, end] = tokenEnds.find(([begin]) => xml.startsWith(begin, start)) ?? [];
+      if (end === undefined) at = endOfTag(xml, start);
+      else {
+        at = xml.indexOf(end, start);
+        if (at !== -1) at += end.length;
+      }
+    }
+    if (at === -1) at = xml.length;
+    if (at - start > maxTokenCharacters)
+      throw new FileRefusal(`The file has a text of more than ${String(maxTokenCharacters)} characters.`);
+  }
+}
+
+/**
+ * The rows of the first sheet. The library gets only the XML parts, in a new archive, since the local headers of the
+ * upload may give other sizes than its directory, which spreadsheets.ts has checked.
  */
 async function xlsxRows(content: Uint8Array) {
-  let unpacked = 0;
-  const parts = unzipSync(content, {
-    filter({ name, originalSize }) {
-      if (!/\.(xml|rels)$/.test(name)) return false;
-      unpacked += originalSize;
-      if (unpacked > maxUnpackedBytes) throw new FileRefusal('The file is too large when unpacked.');
-      return true;
-    },
-  });
-  Object.values(parts).forEach(refuseFarCells);
+  const { unzipSync, zipSync } = await import('fflate');
+  const parts = unzipSync(content, { filter: ({ name }) => /\.(xml|rels)$/.test(name) });
+  for (const part of Object.values(parts)) {
+    refuseFarCells(part);
+    refuseLongTokens(part);
+  }
+  const { readSheet } = await import('read-excel-file/universal');
   const rows = (await readSheet(zipSync(parts, { level: 0 }).buffer, { trim: false })) as Cell[][];
   return rows.map((cells, index) => ({ line: index + 1, cells }));
 }
@@ -129,13 +171,9 @@ async function xlsxRows(content: Uint8Array) {
 /** Runs in the threads of spreadsheets.ts. */
 export default async function read({ content, contentType, maxRows }: ReadTask): Promise<ReadResult> {
   try {
-    return {
-      rows: filledRows(contentType === 'text/csv' ? csvRows(content, maxRows) : await xlsxRows(content), maxRows),
-    };
+    const rows = await (contentType === 'text/csv' ? csvRows(content, maxRows) : xlsxRows(content));
+    return { rows: filledRows(rows, maxRows) };
   } catch (error) {
-    return {
-      refusal:
-        error instanceof FileRefusal ? error.message : 'The file is damaged, or its content does not match its name.',
-    };
+    return { refusal: error instanceof FileRefusal ? error.message : null };
   }
 }

@@ -1,4 +1,5 @@
 import { fileURLToPath } from 'node:url';
+import { isRightToLeft } from './scripts.ts';
 
 const file = (name: string) => fileURLToPath(import.meta.resolve(`dejavu-fonts-ttf/ttf/${name}.ttf`));
 
@@ -124,12 +125,25 @@ export function wrap(
   return lines;
 }
 
-const rightToLeft = /[\p{Script=Hebrew}\p{Script=Arabic}]/u;
+/**
+ * Joins texts with dots, as many as fit on each line, so that no line begins or ends with a dot. Leaves out empty ones.
+ */
+export function joinParts(doc: Document, parts: readonly string[], style: TextStyle, width: number): string[] {
+  const lines: string[] = [];
+  for (const part of parts.filter((text) => text !== '')) {
+    const joined = lines.length === 0 ? undefined : `${lines.at(-1) ?? ''} · ${part}`;
+    if (joined !== undefined && part.length <= maxMeasuredLength && widthOf(doc, joined, style) <= width)
+      lines[lines.length - 1] = joined;
+    else lines.push(part);
+  }
+  return lines;
+}
+
 const leftToRight = /(?![\p{Script=Hebrew}\p{Script=Arabic}])[\p{L}\p{N}]/u;
 
 /** Lays out a purely Arabic or Hebrew line from right to left. By default pdfkit orders words from left to right. */
 const features = (line: string): { features?: PDFKit.Mixins.OpenTypeFeatures[] } =>
-  rightToLeft.test(line) && !leftToRight.test(line) ? { features: ['rtla'] } : {};
+  isRightToLeft(line) && !leftToRight.test(line) ? { features: ['rtla'] } : {};
 
 /** Writes lines below each other. Returns the y position of the next line. */
 export function writeLines(doc: Document, lines: readonly string[], style: TextStyle, { x, y, width }: Box): number {

@@ -1,4 +1,4 @@
-import { dayNames } from '../timetable/school.ts';
+import { localFormats } from './local-formats.ts';
 import {
   closeDocument,
   colors,
@@ -10,7 +10,8 @@ import {
   writeFooter,
   writeHeader,
 } from './page.ts';
-import { type Box, type Document, lineHeight, truncate, wrap, writeLine, writeLines } from './text.ts';
+import { addElement, contentsOf, drawDecoration, drawElement, type Element, english } from './tags.ts';
+import { type Box, type Document, joinParts, lineHeight, truncate, wrap, writeLine, writeLines } from './text.ts';
 
 interface Row {
   kind: 'period' | 'lunch' | 'break';
@@ -56,7 +57,6 @@ const minSize = 5;
 
 /** Writes the subject and its details centered in a box, in the largest size that fits. */
 function writeSlot(doc: Document, subject: string, details: string[], { x, y, width }: Box, height: number): void {
-  const layouts = [details.join('\n'), ...(details.length > 1 ? [details.join(' · ')] : [])];
   const styles = (size: number) =>
     [
       { font: 'bold', size, align: 'center' } as const,
@@ -70,8 +70,8 @@ function writeSlot(doc: Document, subject: string, details: string[], { x, y, wi
   for (let size = 9.5; size >= minSize; size -= 0.5) {
     const [bold, regular] = styles(size);
     const head = wrap(doc, subject, bold, width);
-    for (const layout of head ? layouts : []) {
-      const below = layout ? wrap(doc, layout, regular, width) : [];
+    for (const layout of head ? [details, joinParts(doc, details, regular, width)] : []) {
+      const below = layout.length > 0 ? wrap(doc, layout.join('\n'), regular, width) : [];
       if (!head || !below || head.length * lineHeight(bold.size) + below.length * lineHeight(regular.size) > height)
         continue;
       write(size, head, below);
@@ -86,19 +86,38 @@ function writeSlot(doc: Document, subject: string, details: string[], { x, y, wi
     minSize,
     head,
     lines > head.length && details.length > 0
-      ? truncate(doc, details.join(' · '), regular, width, lines - head.length)
+      ? truncate(doc, joinParts(doc, details, regular, width).join('\n'), regular, width, lines - head.length)
       : [],
   );
 }
 
+interface BreakRow {
+  name: string;
+  times: string;
+  /** The number of days. */
+  columns: number;
+}
+
 /** Writes the row of a break, or of lunch without lessons. */
-function writeBreak(doc: Document, name: string, times: string, { x, y, width }: Box, height: number): void {
+function writeBreak(
+  doc: Document,
+  row: Element,
+  { name, times, columns }: BreakRow,
+  { x, y, width }: Box,
+  height: number,
+): void {
   const size = Math.min(8, height * 0.6);
   const style = { font: 'regular', size, color: colors.quiet, align: 'center' } as const;
   const top = y + (height - lineHeight(size)) / 2;
-  doc.rect(x, y, width, height).fill(colors.shade);
-  writeLine(doc, times, style, { x, y: top, width: timeWidth });
-  writeLine(doc, name, style, { x: x + timeWidth, y: top, width: width - timeWidth });
+  drawDecoration(doc, () => doc.rect(x, y, width, height).fill(colors.shade));
+  drawElement(doc, row, 'TH', () => writeLine(doc, times, style, { x, y: top, width: timeWidth }), { scope: 'Row' });
+  drawElement(
+    doc,
+    row,
+    'TD',
+    () => writeLine(doc, name, style, { x: x + timeWidth, y: top, width: width - timeWidth }),
+    { columns, ...english },
+  );
 }
 
 /** Writes the number and the times of a period. */
@@ -127,8 +146,9 @@ export async function timetablePdf(data: TimetableData): Promise<Buffer> {
     ].join(' · '),
     printed_on: data.printed_on,
   };
-  const doc = openDocument(heading, letterhead, 'landscape');
+  const doc = openDocument({ ...heading, title: `Timetable ${whose.name}` }, letterhead, 'landscape');
   const top = writeHeader(doc, letterhead, heading);
+  const { weekday } = localFormats(doc, letterhead.locale);
   const [left, right] = [margin, doc.page.width - margin];
 
   const bySlot = new Map(slots.map((slot) => [`${String(slot.day_of_week)} ${String(slot.period)}`, slot]));
@@ -146,9 +166,18 @@ export async function timetablePdf(data: TimetableData): Promise<Buffer> {
   const cell = (n: number, y: number): Box => ({ x: (columns[n] ?? left) + padding, y, width: dayWidth - 2 * padding });
   const edges: [number, number, number, number][] = [];
 
-  doc.rect(left, top, right - left, headerHeight).fill(colors.shade);
+  const table = addElement(doc, contentsOf(doc), 'Table');
+  const titles = addElement(doc, table, 'TR');
+  addElement(doc, titles, 'TD');
+  drawDecoration(doc, () => doc.rect(left, top, right - left, headerHeight).fill(colors.shade));
   for (const [n, day] of days.entries())
-    writeLine(doc, dayNames[day - 1] ?? '', { font: 'bold', size: 9.5, align: 'center' }, cell(n, top + 4));
+    drawElement(
+      doc,
+      titles,
+      'TH',
+      () => writeLine(doc, weekday(day), { font: 'bold', size: 9.5, align: 'center' }, cell(n, top + 4)),
+      { scope: 'Column' },
+    );
   edges.push([left, top, right, top], ...columns.map((x): (typeof edges)[number] => [x, top, x, top + headerHeight]));
 
   let y = top + headerHeight;
@@ -156,28 +185,44 @@ export async function timetablePdf(data: TimetableData): Promise<Buffer> {
     const breakRowHeight = breakHeightOf(row);
     const height = breakRowHeight ?? rowHeight;
     const times = `${row.start_time}–${row.end_time}`;
+    const tableRow = addElement(doc, table, 'TR');
     edges.push([left, y, right, y], [columns[0] ?? left, y, columns[0] ?? left, y + height]);
-    if (breakRowHeight !== undefined)
-      writeBreak(doc, row.kind === 'break' ? 'Break' : 'Lunch', times, { x: left, y, width: right - left }, height);
-    else {
-      writePeriod(doc, String(row.period), times, { x: left, y, width: timeWidth }, height);
+    if (breakRowHeight !== undefined) {
+      const pause = { name: row.kind === 'break' ? 'Break' : 'Lunch', times, columns: days.length };
+      writeBreak(doc, tableRow, pause, { x: left, y, width: right - left }, height);
+    } else {
+      const box = { x: left, y, width: timeWidth };
+      drawElement(doc, tableRow, 'TH', () => writePeriod(doc, String(row.period), times, box, height), {
+        scope: 'Row',
+      });
       for (const [n, day] of days.entries()) {
         const slot = bySlot.get(`${String(day)} ${String(row.period)}`);
         const x = columns[n] ?? left;
         edges.push([x, y, x, y + height]);
-        if (!slot) continue;
-        doc.rect(x, y, dayWidth, height).fill(fills[subjects.indexOf(slot.subject) % fills.length] ?? 'white');
-        const details = [slot.with_whom, slot.room].filter((part) => part !== null).map((part) => printable(doc, part));
-        writeSlot(doc, printable(doc, slot.subject), details, cell(n, y + 2), height - 4);
+        if (!slot) {
+          addElement(doc, tableRow, 'TD');
+          continue;
+        }
+        const top = y;
+        const fill = fills[subjects.indexOf(slot.subject) % fills.length] ?? 'white';
+        drawDecoration(doc, () => doc.rect(x, top, dayWidth, height).fill(fill));
+        const details = [slot.with_whom, slot.room]
+          .map((part) => printable(doc, part ?? ''))
+          .filter((part) => part !== '');
+        drawElement(doc, tableRow, 'TD', () =>
+          writeSlot(doc, printable(doc, slot.subject), details, cell(n, top + 2), height - 4),
+        );
       }
     }
     y += height;
   }
   edges.push([left, y, right, y], [left, top, left, y], [right, top, right, y]);
 
-  doc.lineWidth(0.6).strokeColor(colors.line);
-  for (const [fromX, fromY, toX, toY] of edges) doc.moveTo(fromX, fromY).lineTo(toX, toY);
-  doc.stroke();
-  writeFooter(doc, heading);
+  drawDecoration(doc, () => {
+    doc.lineWidth(0.6).strokeColor(colors.line);
+    for (const [fromX, fromY, toX, toY] of edges) doc.moveTo(fromX, fromY).lineTo(toX, toY);
+    doc.stroke();
+  });
+  writeFooter(doc, letterhead, heading);
   return closeDocument(doc);
 }

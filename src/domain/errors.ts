@@ -1,6 +1,6 @@
 /**
  * The error registry: every error that the service can return. Installation copies it into `core.error`, so that
- * `core.fail` can raise each error by SQLSTATE. The facade, OpenAPI and the README use the same list.
+ * `core.fail` can raise each error by SQLSTATE. The facade, OpenAPI and docs/api.md use the same list.
  */
 export const errors = {
   validation_error: {
@@ -12,6 +12,17 @@ export const errors = {
   unauthenticated: { status: 401, sqlstate: 'S401A', meaning: 'The request has no access token.' },
   invalid_credentials: { status: 401, sqlstate: 'S401B', meaning: 'The email address or the password is wrong.' },
   invalid_token: { status: 401, sqlstate: 'S401C', meaning: 'The token is invalid, expired, already used or revoked.' },
+  second_factor_required: {
+    status: 401,
+    sqlstate: 'S401D',
+    meaning:
+      'The password is right, but the login needs a second factor. `challenge` has the token for `POST /api/auth/login/verify`.',
+  },
+  invalid_code: {
+    status: 401,
+    sqlstate: 'S401E',
+    meaning: 'The code of the second factor is wrong or was already used.',
+  },
   subscription_inactive: {
     status: 402,
     sqlstate: 'S402A',
@@ -38,6 +49,11 @@ export const errors = {
     meaning: 'The path does not support this method. `Allow` lists the methods that it supports.',
   },
   not_acceptable: { status: 406, sqlstate: 'S406A', meaning: 'The response is JSON, but `Accept` excludes JSON.' },
+  request_timeout: {
+    status: 408,
+    sqlstate: 'S408A',
+    meaning: 'The body arrived too slowly. The connection is closed.',
+  },
   conflict: {
     status: 409,
     sqlstate: 'S409A',
@@ -102,22 +118,34 @@ export interface ErrorDetail {
   slot_id?: number;
 }
 
+/** What a login still needs after the right password. */
+export interface LoginChallenge {
+  token: string;
+  expires_at: string;
+  is_enrollment: boolean;
+  methods: string[];
+  passkey: object | null;
+}
+
 /** An error response. Thrown anywhere; the router turns it into the JSON envelope. */
 export class ApiError extends Error {
   readonly error: ErrorName;
   readonly details: ErrorDetail[] | undefined;
   /** Seconds to wait before a retry. */
   readonly retryAfter: number | undefined;
+  /** Only for second_factor_required. */
+  readonly challenge: LoginChallenge | undefined;
 
   constructor(
     error: ErrorName,
     message: string,
-    extra: { details?: ErrorDetail[]; retryAfter?: number; cause?: unknown } = {},
+    extra: { details?: ErrorDetail[]; retryAfter?: number; challenge?: LoginChallenge; cause?: unknown } = {},
   ) {
     super(message, { cause: extra.cause });
     this.error = error;
     this.details = extra.details;
     this.retryAfter = extra.retryAfter;
+    this.challenge = extra.challenge;
   }
 
   get status(): number {

@@ -16,3 +16,8 @@ export interface Download {
   /** Everything that the content depends on, except the version of the service. The ETag is a hash of it. */
   etagSource?: string;
 }
+
+export type PictureType = 'image/jpeg' | 'image/png' | 'image/webp';
+
+/** An unusable picture. The message continues a sentence that starts with "The picture". */
+export class PictureError extends Error {}

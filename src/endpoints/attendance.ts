@@ -173,7 +173,7 @@ export const attendance = resource(
       operation: 'attendance_mark',
       summary: 'Mark the attendance of a class',
       description:
-        'Writes all marks or none. Repeating a request changes nothing, and students who are not in the request keep their marks. If a student changes class during the day, the mark that is sent last counts. For earlier days, the current class of a student may mark them if their class of that day has not. 400 for a day in the future or outside the academic year of the class. 403 if you do not teach the class and do not have `attendance.manage`. 409 `conflict` for new marks on a holiday (existing marks can be corrected) and for a student whom the class of that day has marked. 422 `invalid_reference` for a class that you cannot read and for a student who is not in the class, neither now nor on that day.',
+        'Writes all marks or none. Students who are not in the request keep their marks. If a student changes class during the day, the last mark counts. For earlier days, the current class of a student may mark them if their class of that day has not. 400 for a day in the future or outside the academic year of the class. 403 if you do not teach the class and do not have `attendance.manage`. 409 `conflict` for new marks on a holiday (existing marks can be corrected) and for a student whom the class of that day has marked. 422 `invalid_reference` for a class that you cannot read and for a student who is not in the class, neither now nor on that day.',
       body: AttendanceInput,
       answer: Marked,
     },

@@ -14,7 +14,7 @@ export const auditLogs = resource('/platform/audit-logs', 'Audit log', 'Actions 
   'GET /actions': {
     operation: 'platform_audit_logs_actions',
     summary: 'List the actions in the audit log',
-    answer: z.array(z.string()),
+    answer: z.array(z.string().meta({ examples: ['tenant.suspend'] })),
   },
   'GET /export': {
     operation: 'platform_audit_logs_export',

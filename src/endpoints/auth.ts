@@ -1,9 +1,24 @@
 import { z } from 'zod';
 import { type Exchange, type Handler, resource } from '../http/endpoint.ts';
+import { cleanPicture } from '../documents/picture.ts';
 import { ApiError } from '../domain/errors.ts';
 import { toApiError } from '../http/errors.ts';
-import { clearRefreshCookie, requireSameOrigin, setRefreshCookie, tokenOfCookie } from '../http/refresh-cookie.ts';
-import { email, id, optionalText, password, pictureUrl, text, timestamp, timestamps } from '../http/schemas.ts';
+import { refreshCookie, refreshTokenOf, requireSameOrigin } from '../http/cookies.ts';
+import { Deleted, email, id, optionalText, page, password, text, timestamp, timestamps } from '../http/schemas.ts';
+import {
+  type Credentials,
+  LoginAnswer,
+  type OpenedSession,
+  refreshCookieField,
+  secondFactorRequired,
+  secondFactorSettings,
+  sendSession,
+  storedDeviceToken,
+  type StoredChallenge,
+  UserContext,
+  verified,
+} from './parts/login.ts';
+import { Session } from './parts/session.ts';
 
 const school = {
   tenant_id: id.nullish().meta({ description: 'The school by id, or by subdomain. Null is the same as absent.' }),
@@ -19,31 +34,9 @@ const Login = z
     email,
     password: z.string().min(1).max(200),
     ...school,
-    refresh_cookie: z.boolean().optional().meta({
-      description:
-        'For pages of this origin: sends the refresh token as a cookie that scripts cannot read, instead of a header.',
-    }),
+    ...refreshCookieField,
   })
   .meta({ id: 'Login' });
-
-const UserContext = z
-  .object({
-    id,
-    email: z.string(),
-    first_name: z.string(),
-    last_name: z.string(),
-    profile_picture_url: pictureUrl,
-  })
-  .meta({ id: 'UserContext' });
-
-export const LoginAnswer = z
-  .object({
-    access_token: z.string(),
-    user: UserContext,
-    permissions: z.array(z.string()),
-    enabled_features: z.array(z.string()),
-  })
-  .meta({ id: 'LoginAnswer', description: 'The refresh token is sent in the header X-Refresh-Token, or as a cookie.' });
 
 export const Profile = UserContext.extend({
   phone: z.string().nullable(),
@@ -70,73 +63,42 @@ const ProfileChange = z
 
 const token = text(200).meta({ description: 'From the link in the email.' });
 const Message = z.object({ message: z.string() }).meta({ id: 'Message' });
-const Identified = z.object({ id }).meta({ id: 'Identified' });
+export const Identified = z.object({ id }).meta({ id: 'Identified' });
 const Verified = z.object({ id, email_verified: z.literal(true) }).meta({ id: 'Verified' });
 
-interface Credentials {
-  user_id: number | null;
-  password_hash: string | null;
-  retry_after?: number;
-}
-
-/** Verifies a password. @throws ApiError rate_limited after ten failures, invalid_credentials */
-async function verified(
-  { call, services }: Exchange,
-  operation: string,
-  params: object,
-  password: string,
-): Promise<Credentials> {
-  const credentials = JSON.parse(await call(operation, params)) as Credentials;
-  if (credentials.retry_after !== undefined) {
-    throw new ApiError('rate_limited', 'Too many failed logins. Try again later.', {
-      retryAfter: credentials.retry_after,
-    });
-  }
-  if (!(await services.passwords.verify(credentials.password_hash, password))) {
-    throw new ApiError('invalid_credentials', 'The email or the password is wrong.');
-  }
-  return credentials;
-}
-
 const login: Handler = async (exchange) => {
-  const { password, refresh_cookie, ...rest } = exchange.params as z.output<typeof Login>;
+  const { password, refresh_cookie, ...body } = exchange.params as z.output<typeof Login>;
+  const rest = { ...body, device_token: storedDeviceToken(exchange) };
   const credentials = await verified(exchange, 'auth_credentials', rest, password);
-  const { session_id, refresh_token, tenant_id, user, ...answer } = JSON.parse(
+  const answer = JSON.parse(
     await exchange.call('auth_session_open', {
       ...rest,
+      ...secondFactorSettings(exchange),
       user_id: credentials.user_id,
       password_hash: credentials.password_hash,
     }),
-  ) as {
-    session_id: number;
-    refresh_token: string;
-    tenant_id: number | null;
-    user: { profile_picture_id: number | null };
-  };
-  const { profile_picture_id, ...person } = user;
-  // Only now is it known which school the user logs in to.
-  const profile_picture_url =
-    profile_picture_id === null ? null : exchange.services.pictures.address(tenant_id ?? 0, profile_picture_id);
-  if (refresh_cookie) setRefreshCookie(exchange, refresh_token);
-  else exchange.res.set('X-Refresh-Token', refresh_token);
-  const access_token = exchange.services.tokens.sign({ session_id, user_id: credentials.user_id ?? 0, tenant_id });
-  return JSON.stringify({ access_token, user: { ...person, profile_picture_url }, ...answer });
+  ) as OpenedSession | { challenge: StoredChallenge };
+  if ('challenge' in answer) throw secondFactorRequired(exchange, answer.challenge);
+  return JSON.stringify(sendSession(exchange, answer, refresh_cookie));
 };
 
 /** Returns the next token in the same way as the current one was sent: in the header or as a cookie. */
 const refresh: Handler = async (exchange) => {
-  const { req, res, call, services } = exchange;
-  const header = req.get('x-refresh-token');
-  const cookie = header ? undefined : tokenOfCookie(exchange);
-  const presented = header ?? cookie;
+  const { res, call, services } = exchange;
+  const { token: presented, isCookie } = refreshTokenOf(exchange);
   if (!presented)
     throw new ApiError(
       'unauthenticated',
       'Send the refresh token in the header X-Refresh-Token, or as the cookie of a login with refresh_cookie.',
     );
-  if (cookie) requireSameOrigin(exchange);
+  if (isCookie) requireSameOrigin(exchange);
   try {
-    const answer = JSON.parse(await call('auth_refresh', { refresh_token: presented })) as {
+    const answer = JSON.parse(
+      await call('auth_refresh', {
+        ...secondFactorSettings(exchange),
+        refresh_token: services.refreshTokens.read(presented).token,
+      }),
+    ) as {
       session_id: number;
       user_id: number;
       tenant_id: number | null;
@@ -144,11 +106,12 @@ const refresh: Handler = async (exchange) => {
       refused?: string;
     };
     if (answer.refused) throw new ApiError('invalid_token', answer.refused);
-    if (cookie) setRefreshCookie(exchange, answer.refresh_token);
-    else res.set('X-Refresh-Token', answer.refresh_token);
+    const successor = services.refreshTokens.sign(answer.refresh_token, String(answer.session_id));
+    if (isCookie) refreshCookie.set(exchange, successor);
+    else res.set('X-Refresh-Token', successor);
     return JSON.stringify({ access_token: services.tokens.sign(answer) });
   } catch (error) {
-    if (cookie && toApiError(error).error === 'invalid_token') clearRefreshCookie(exchange);
+    if (isCookie && toApiError(error).error === 'invalid_token') refreshCookie.clear(exchange);
     throw error;
   }
 };
@@ -156,15 +119,34 @@ const refresh: Handler = async (exchange) => {
 /** The cookie belongs to the operator's console session, which continues after an impersonation ends. */
 const logout: Handler = async (exchange) => {
   const answer = await exchange.call('auth_logout', {});
-  if (tokenOfCookie(exchange) && !exchange.req.claims?.impersonated_by) clearRefreshCookie(exchange);
+  if (refreshCookie.read(exchange) && !exchange.req.claims?.impersonated_by) refreshCookie.clear(exchange);
   return answer;
 };
+
+/** @throws ApiError validation_error if the new password is the current one */
+async function requireNewPassword(exchange: Exchange, passwordHash: string | null, next: string): Promise<void> {
+  if (passwordHash === null || !(await exchange.services.passwords.verify(exchange, passwordHash, next))) return;
+  throw new ApiError('validation_error', 'The new password must differ from the current one.', {
+    details: [{ path: 'password', message: 'must differ from the current password' }],
+  });
+}
 
 const changePassword: Handler = async (exchange) => {
   const { current_password, password: next } = exchange.params as { current_password: string; password: string };
   const credentials = await verified(exchange, 'auth_own_credentials', {}, current_password);
-  const password_hash = await exchange.services.passwords.hash(next);
+  await requireNewPassword(exchange, credentials.password_hash, next);
+  const password_hash = await exchange.services.passwords.hash(exchange, next);
   return exchange.call('auth_password_change', { password_hash, current_password_hash: credentials.password_hash });
+};
+
+const resetPassword: Handler = async (exchange) => {
+  const { token, password: next } = exchange.params as { token: string; password: string };
+  const { password_hash } = JSON.parse(await exchange.call('auth_reset_credentials', { token })) as Credentials;
+  await requireNewPassword(exchange, password_hash, next);
+  return exchange.call('auth_password_reset', {
+    token,
+    password_hash: await exchange.services.passwords.hash(exchange, next),
+  });
 };
 
 export const auth = resource('/auth', 'Auth', 'Login, sessions, and your own profile and password.', {
@@ -173,12 +155,17 @@ export const auth = resource('/auth', 'Auth', 'Login, sessions, and your own pro
     operationId: 'auth_login',
     summary: 'Log in',
     description:
-      'Requires email, password, and the school as tenant_id or subdomain; operators send is_platform instead. ' +
+      'Name the school by tenant_id or subdomain; operators send is_platform instead. ' +
       'The refresh token is sent in the header X-Refresh-Token. With refresh_cookie it is sent as the cookie ' +
-      '`refresh_token` (`__Host-refresh_token` with https), HttpOnly and SameSite=Strict.',
+      '`refresh_token` (`__Host-refresh_token` with https), HttpOnly and SameSite=Strict. ' +
+      'The header X-Known-Device, or the cookie `known_device`, has a token of the device in the same way. Send it with ' +
+      'the next login, so that strangers cannot lock you out and you get no email about a new device. ' +
+      'Answers 403 forbidden to the right password of a teacher or student whose record is inactive. ' +
+      'Answers 401 second_factor_required if the account needs a second factor and the device is not remembered.',
     body: Login,
     answer: LoginAnswer,
     issuesRefreshToken: true,
+    knowsDevices: true,
     handler: login,
   },
   'POST /logout': {
@@ -194,12 +181,26 @@ export const auth = resource('/auth', 'Auth', 'Login, sessions, and your own pro
     description:
       'Send the refresh token in the header X-Refresh-Token, or as the cookie of a login with refresh_cookie. ' +
       'The cookie is accepted only from pages of this origin (otherwise 403). ' +
-      'The response has a successor of the refresh token in the same form. A client may keep using its first token, ' +
-      'which lasts as long as the session, or switch to the successor each time. The first use of a successor retires ' +
-      'the token before it: using that one again ends the session, because the token may have been stolen.',
+      'The response has a successor of the refresh token in the same form. A client may keep its first token as long ' +
+      'as the session lasts, or switch to the successor each time. The first use of a successor retires the token ' +
+      'before it: using that one again ends the session.',
     answer: z.object({ access_token: z.string() }).meta({ id: 'RefreshAnswer' }),
     issuesRefreshToken: true,
     handler: refresh,
+  },
+  'GET /sessions': {
+    operation: 'auth_sessions_list',
+    summary: 'List your own sessions',
+    description: 'The one that was used last comes first. At most 20; impersonations are not listed.',
+    query: page({}, Session),
+    answer: Session,
+    isPage: true,
+  },
+  'DELETE /sessions/:id': {
+    operation: 'auth_sessions_delete',
+    summary: 'End one of your own sessions',
+    description: 'Its access token and refresh token stop working at once, and its device is no longer known.',
+    answer: Deleted,
   },
   'GET /profile': { operation: 'auth_profile', summary: 'Get your own profile', answer: Profile },
   'PUT /profile': {
@@ -220,18 +221,22 @@ export const auth = resource('/auth', 'Auth', 'Login, sessions, and your own pro
     operation: 'auth_profile_picture_set',
     summary: 'Set your own picture',
     description:
-      'JPEG or PNG, at most 5 MB, in the field `picture`, or `file`, `profile_picture`, `image`, `photo`, `avatar`.',
+      'JPEG or PNG, at most 5 MB, in the field `picture`, or `file`, `profile_picture`, `image`, `photo`, `avatar`. ' +
+      'It is stored upright, without metadata such as the place, and reduced to 2,000 pixels on each side. ' +
+      '400 if it is damaged or has more than 50 million pixels.',
     upload: {
       fields: ['picture', 'file', 'profile_picture', 'image', 'photo', 'avatar'],
       maxBytes: 5 * 1024 * 1024,
       types: ['image/jpeg', 'image/png'],
+      label: 'picture',
+      picture: cleanPicture,
     },
     answer: Profile,
   },
   'POST /password/change': {
     operation: 'auth_password_change',
     summary: 'Change your own password',
-    description: 'Ends your other sessions.',
+    description: 'Ends your other sessions. The new password must differ from the current one.',
     body: z.strictObject({ current_password: z.string().min(1).max(200), password }).meta({ id: 'PasswordChange' }),
     answer: Identified,
     handler: changePassword,
@@ -241,14 +246,17 @@ export const auth = resource('/auth', 'Auth', 'Login, sessions, and your own pro
     summary: 'Request an email to reset the password',
     description: 'The response is the same for known and unknown addresses.',
     body: z.strictObject({ email, ...school }).meta({ id: 'PasswordForgot' }),
+    isAlwaysCounted: true,
     answer: Message,
   },
   'POST /password/reset': {
     operation: 'auth_password_reset',
     summary: 'Set a new password with the token from the email',
+    description:
+      'Ends all your sessions. The new password must differ from the current one; a refusal keeps the token.',
     body: z.strictObject({ token, password }).meta({ id: 'PasswordReset' }),
-    hashes: 'password',
     answer: Identified,
+    handler: resetPassword,
   },
   'GET /email/verify': {
     operation: 'auth_email_verify',
@@ -266,6 +274,6 @@ export const auth = resource('/auth', 'Auth', 'Login, sessions, and your own pro
   'GET /enabled-features': {
     operation: 'auth_enabled_features',
     summary: 'List the features enabled for the school',
-    answer: z.array(z.string()),
+    answer: z.array(z.string().meta({ examples: ['transport'] })),
   },
 });

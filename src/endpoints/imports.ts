@@ -1,5 +1,7 @@
 import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
 import { z } from 'zod';
+import { requestOwner } from '../http/request-owner.ts';
+import { disconnectSignal } from '../http/disconnect.ts';
 import { type Handler, resource } from '../http/endpoint.ts';
 import { coerce } from '../http/coercion.ts';
 import { fileFormat } from '../http/exports.ts';
@@ -142,14 +144,19 @@ function readRow(people: People, { line, cells }: SheetRow, columnAt: (string | 
  * other requests are not delayed.
  */
 function importer(people: People): Handler {
-  return async ({ req, params, call }) => {
+  return async ({ req, res, params, call }) => {
     if (!req.upload) throw new Error('The route requires an upload.');
-    const [header = { line: 1, cells: [] }, ...lines] = await readSheet(req.upload, maxRows + 1);
+    const signal = disconnectSignal(res);
+    const [header = { line: 1, cells: [] }, ...lines] = await readSheet(req.upload, maxRows + 1, {
+      owner: requestOwner(req),
+      signal,
+    });
     const { columnAt, missing, errors } = readHeader(people, header);
     if (lines.length === 0) errors.push({ row: null, column: null, message: 'The file has no rows below its header.' });
     const values: object[] = [];
     for (const [index, line] of lines.entries()) {
       if (index % 100 === 99) await yieldToEventLoop();
+      signal.throwIfAborted();
       const read = readRow(people, line, columnAt, header.cells);
       values.push(read.row);
       errors.push(...read.errors.filter(({ column }) => column === null || !missing.includes(column)));

@@ -1,9 +1,11 @@
 import type { Resource } from '../http/endpoint.ts';
 import { academicTerms } from './academic-terms.ts';
 import { academics } from './academics.ts';
+import { apiKeys } from './api-keys.ts';
 import { attendance } from './attendance.ts';
 import { auditLogs } from './audit-logs.ts';
 import { auth } from './auth.ts';
+import { twoFactor } from './two-factor.ts';
 import { balances } from './balances.ts';
 import { classSubjects } from './class-subjects.ts';
 import { classes } from './classes.ts';
@@ -21,7 +23,14 @@ import { notifications } from './notifications.ts';
 import { feePayments, financePayments } from './payments.ts';
 import { pictures } from './pictures.ts';
 import { platform } from './platform.ts';
+import { platformApiKeys } from './platform-api-keys.ts';
+import { operators } from './platform-operators.ts';
 import { platformNotifications } from './platform-notifications.ts';
+import { platformSchools } from './platform-schools.ts';
+import { platformQuestions } from './platform-questions.ts';
+import { platformSystem } from './platform-system.ts';
+import { platformUsage } from './platform-usage.ts';
+import { platformWebhooks } from './platform-webhooks.ts';
 import { rbac } from './rbac.ts';
 import { calendar, schedule } from './schedule.ts';
 import { schoolSetup } from './school-setup.ts';
@@ -38,6 +47,7 @@ import { transportRoutes, transportStops } from './transport-routes.ts';
 import { transportAssignments, transportSchedules } from './transport-schedules.ts';
 import { transport } from './transport.ts';
 import { users } from './users.ts';
+import { webhooks } from './webhooks.ts';
 
 /**
  * The resources in the order of their sections in the documentation. One whose path continues the path of another
@@ -45,6 +55,8 @@ import { users } from './users.ts';
  */
 export const resources: readonly Resource[] = [
   auth,
+  twoFactor,
+  operators,
   imports,
   students,
   teachers,
@@ -81,12 +93,20 @@ export const resources: readonly Resource[] = [
   rbac,
   users,
   pictures,
+  platformSystem,
+  platformUsage,
+  platformSchools,
   platform,
   auditLogs,
   impersonation,
   platformNotifications,
+  platformQuestions,
   schoolSetup,
   devices,
+  webhooks,
+  platformWebhooks,
+  apiKeys,
+  platformApiKeys,
   subscription,
   ...masterData,
 ];

@@ -2,8 +2,9 @@ import { z } from 'zod';
 import { type Handler, resource } from '../http/endpoint.ts';
 import { choice, withCoercion } from '../http/coercion.ts';
 import { ApiError } from '../domain/errors.ts';
-import { streamHeaders } from '../http/streams.ts';
 import { accessTokenSeconds } from '../http/tokens.ts';
+import { actionUrl, checkActionUrl } from './parts/action-url.ts';
+import { beginStream, eventId, lastEventId } from './parts/streams.ts';
 import { Deleted, flag, id, page, text, timestamp, timestamps, uniqueBy } from '../http/schemas.ts';
 
 export const channel = choice(['in_app', 'push', 'email'], {
@@ -37,20 +38,6 @@ export const type = text(50).meta({
 export const variableName = z
   .string()
   .regex(/^[a-z][a-z0-9_]{0,49}$/, 'must be a name of lowercase letters, digits and _');
-
-/**
- * Whether a URL is safe to open. Browsers remove leading control characters and spaces, and tabs and line breaks
- * everywhere, before they read the scheme.
- */
-const isSafeUrl = (url: string) =>
-  !/^(javascript|data|vbscript|file):/i.test(url.replace(/[\t\n\r]/g, '').replace(/^[\0- ]+/, ''));
-const actionUrl = text(500)
-  .refine(isSafeUrl, 'must be a path or an address that does not begin with javascript:, data:, vbscript: or file:')
-  .meta({
-    description:
-      'What the notification opens: a path of the app, or an address of any scheme except javascript, data, vbscript and file.',
-    examples: ['/fees'],
-  });
 
 export const Notification = z
   .object({
@@ -123,27 +110,13 @@ const NotificationEvent = z
   })
   .meta({ id: 'NotificationEvent' });
 
-const eventId = z.string().regex(/^\d{1,15}$/, 'must be the id of an event');
-
-/**
- * Opens the stream. The header has priority over the parameter: a client that reconnects repeats the URL, but updates
- * the header.
- */
-const openStream: Handler = async ({ req, res, params, call, services }) => {
-  const header = req.get('last-event-id') ?? '';
-  const last = header === '' ? params['last_event_id'] : header;
-  if (last !== undefined && !eventId.safeParse(last).success) {
-    throw new ApiError('validation_error', 'Last-Event-ID must be the id of an event.', {
-      details: [{ path: 'Last-Event-ID', message: 'is malformed' }],
-    });
-  }
+/** Opens the stream, which begins after the notification that the client had last. */
+const openStream: Handler = async (exchange) => {
+  const last = lastEventId(exchange);
   const { after } = JSON.parse(
-    await call('notifications_stream', last === undefined ? {} : { last_event_id: last }),
+    await exchange.call('notifications_stream', last === undefined ? {} : { last_event_id: last }),
   ) as { after: number };
-  const { claims } = req;
-  if (req.method === 'HEAD') res.set(streamHeaders).end();
-  else if (claims?.tenant_id !== undefined)
-    services.streams.open(res, { tenantId: claims.tenant_id, userId: claims.user_id, sessionId: claims.sid }, after);
+  beginStream(exchange, after);
   return undefined;
 };
 
@@ -173,18 +146,16 @@ export const notifications = resource(
       description:
         'Server-sent events. Each notification is a message without an `event` name, so that `EventSource.onmessage` ' +
         'gets it: its `id` and, as `data`, the JSON of `{id, title, message, type, action_url, created_at}`. ' +
-        'Messages with an `event` name are not notifications; there are none yet. The stream begins with new notifications. To resume it without ' +
-        'gaps or duplicates, send the id of the last event that you received, as the header `Last-Event-ID` or the ' +
-        'parameter `last_event_id`. A comment is sent every 25 seconds. The stream stays open as long as the ' +
-        'session, even if the access token expires. It ends when you log out, when the user or the school is ' +
-        'deactivated, or when the school loses the feature; the response to a new connection says which. A user ' +
-        'may have 5 streams at a time (otherwise 429). The `EventSource` of a browser cannot send the access token: ' +
-        'give it a stream token (`POST /api/notifications/stream-token`) as the parameter `token`.',
+        'Ignore messages with an `event` name. The stream begins with new notifications. To resume it without ' +
+        'gaps or duplicates, send the id of the last event as the header `Last-Event-ID` or the parameter ' +
+        '`last_event_id`. A comment is sent every 25 seconds. The stream outlives the access token. It ends with the ' +
+        'session, or when the school is deactivated or loses the feature. A user may have 5 streams at a time ' +
+        '(otherwise 429). The `EventSource` of a browser needs a stream token (`POST /api/notifications/stream-token`).',
       query: z.strictObject({
         token: text(2000).optional().meta({ description: 'A stream token, instead of the header Authorization.' }),
         last_event_id: eventId
           .optional()
-          .meta({ description: 'Like the header Last-Event-ID, which has priority.', examples: ['42'] }),
+          .meta({ description: 'Like the header, which has priority.', examples: ['42'] }),
       }),
       isStream: true,
       handler: openStream,
@@ -195,9 +166,8 @@ export const notifications = resource(
       description:
         'For the `EventSource` of a browser, which cannot send the header Authorization: ' +
         '`new EventSource("/api/notifications/stream?token=…")`. The token only opens the stream of this session, ' +
-        `within ${String(accessTokenSeconds / 60)} minutes. The stream stays open after that. ` +
-        'An `EventSource` that reconnects later gets a 401 and closes: get another token, and open the next one ' +
-        'with `last_event_id`.',
+        `within ${String(accessTokenSeconds / 60)} minutes. An \`EventSource\` that reconnects later gets a 401 and ` +
+        'closes: get another token, and open the next one with `last_event_id`.',
       answer: z
         .object({
           token: z.string(),
@@ -216,6 +186,7 @@ export const notifications = resource(
     },
     'POST /send': {
       operation: 'notifications_send',
+      resolve: checkActionUrl,
       summary: 'Send a notification',
       description:
         'Title and message may contain the placeholders {{first_name}}, {{last_name}}, {{name}} and ' +

@@ -1,8 +1,9 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
-import { subscriptionStatus } from './subscription.ts';
+import { priceCurrency, subscriptionStatus } from './subscription.ts';
 import { choice } from '../http/coercion.ts';
 import {
+  currencyCode,
   date,
   Deleted,
   email,
@@ -14,8 +15,8 @@ import {
   text,
   timestamp,
   timestamps,
-  includeEnded,
 } from '../http/schemas.ts';
+import { schoolFilters } from './platform-schools.ts';
 
 export const features = ['attendance', 'fees_management', 'timetable', 'transport', 'notifications'] as const;
 const featureName = z
@@ -82,7 +83,7 @@ const plansAgree: [(given: Planned) => boolean, { path: string[]; message: strin
   { path: ['plan', 'id'], message: 'must be the same plan as plan_id' },
 ];
 
-const TenantInput = z
+export const TenantInput = z
   .strictObject({
     ...tenantFields,
     admin_email: email.optional().meta({ description: 'Email of the first admin. Default: contact_email.' }),
@@ -176,6 +177,7 @@ export const Plan = z
     id,
     name: z.string(),
     price_monthly: z.number(),
+    currency: priceCurrency,
     max_students: z.int(),
     max_teachers: z.int(),
     features_json: z.object({ features: z.array(z.string()) }),
@@ -183,6 +185,8 @@ export const Plan = z
     ...timestamps,
   })
   .meta({ id: 'Plan' });
+
+export const PlatformSettings = z.object({ currency: priceCurrency, ...timestamps }).meta({ id: 'PlatformSettings' });
 
 export const Overview = z
   .object({
@@ -202,6 +206,9 @@ export const auditFilters = {
   actor_id: pathId.optional(),
   from_date: date.optional(),
   to_date: date.optional(),
+  about: choice(['subscription'], {
+    description: 'Only changes of subscriptions, of the plans of schools and of their trials.',
+  }).optional(),
 };
 
 export const platform = resource('/platform', 'Platform', 'For operators: schools, plans, the audit log.', {
@@ -215,17 +222,9 @@ export const platform = resource('/platform', 'Platform', 'For operators: school
     summary: 'List schools',
     description:
       '`search` is one text that the name, the subdomain or the contact email contains. Case and accents are ignored. Deleted schools are listed only with status=deleted.',
-    query: page(
-      {
-        status: choice(['active', 'suspended', 'deleted']).optional(),
-        include_ended: includeEnded,
-        plan_id: pathId.optional(),
-      },
-      Tenant,
-      {
-        sorts: ['plan', 'total_students'],
-      },
-    ),
+    query: page(schoolFilters, Tenant, {
+      sorts: ['plan', 'total_students'],
+    }),
     answer: Tenant,
     isPage: true,
   },
@@ -325,6 +324,21 @@ export const platform = resource('/platform', 'Platform', 'For operators: school
     summary: 'Delete a plan',
     description: '409 in_use while a school uses it.',
     answer: Deleted,
+  },
+  'GET /settings': { operation: 'platform_settings_get', summary: 'Get the settings', answer: PlatformSettings },
+  'PUT /settings': {
+    operation: 'platform_settings_update',
+    summary: 'Update the settings',
+    body: z
+      .strictObject({
+        currency: currencyCode.meta({
+          description: 'ISO 4217 code of the currency of all prices of plans. Changing it does not convert prices.',
+          examples: ['EUR'],
+        }),
+      })
+      .partial()
+      .meta({ id: 'PlatformSettingsChange' }),
+    answer: PlatformSettings,
   },
   'GET /audit-logs': {
     operation: 'platform_audit_logs_list',

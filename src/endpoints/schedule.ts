@@ -165,12 +165,14 @@ const readFeed: Handler = async ({ params, call, services }) => {
       throw status >= 400 && status < 500 ? notFound() : thrown;
     },
   );
-  const host = new URL(services.config.PUBLIC_URL ?? 'http://localhost').hostname;
+  const { BASE_DOMAIN: baseDomain, PUBLIC_URL } = services.config;
+  const host = new URL(PUBLIC_URL ?? 'http://localhost').hostname;
   return {
     name: 'calendar.ics',
     contentType: 'text/calendar; charset=utf-8',
-    etagSource: `${host} ${answer}`,
-    content: async (signal) => Buffer.from(await calendarText(answer, { tenantId: Number(tenant_id), host, signal })),
+    etagSource: `${host} ${baseDomain ?? ''} ${answer}`,
+    content: async (signal) =>
+      Buffer.from(await calendarText(answer, { tenantId: Number(tenant_id), host, baseDomain, signal })),
   };
 };
 
@@ -250,9 +252,10 @@ export const calendar = resource('/calendar', 'Calendars', 'The calendar feeds t
     operation: 'calendar_get',
     summary: 'Get a calendar (iCalendar)',
     description:
-      'Lessons and holidays from four weeks ago to the end of the academic year, at most 400 days ahead and 5,000 ' +
-      'events. A feed of holidays has no lessons. A feed can be read 60 times a minute. 404 for a wrong or revoked ' +
-      'token, and if its owner may no longer see the class or teacher.',
+      'Lessons and holidays of the current academic year, and of those that ended less than four weeks ago or begin ' +
+      'within 60 days. A lesson is one weekly event (`RRULE`) in the time zone of the school, without the days on ' +
+      'which it does not take place (`EXDATE`). A feed of holidays has no lessons. A feed can be read 60 times a ' +
+      'minute. 404 for a wrong or revoked token, and if its owner may no longer see the class or teacher.',
     params: {
       token: z.string().meta({ description: 'The token in the address of the feed.', examples: ['42.kH2nWq'] }),
     },

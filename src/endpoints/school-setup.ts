@@ -1,22 +1,52 @@
 import { z } from 'zod';
-import { pictureFault } from '../documents/picture.ts';
+import { cleanPicture } from '../documents/picture.ts';
 import { resource } from '../http/endpoint.ts';
-import { date, email, flag, id, optionalText, pictureUrl, text, timestamps } from '../http/schemas.ts';
+import { withCoercion } from '../http/coercion.ts';
+import {
+  currencyCode,
+  date,
+  email,
+  flag,
+  id,
+  optionalText,
+  pictureUrl,
+  text,
+  timestamps,
+  uniqueBy,
+} from '../http/schemas.ts';
 import { AcademicYear, endsAfterStart } from './academics.ts';
 import { impersonationMinutes } from './impersonation.ts';
 
-const currencies = new Set(Intl.supportedValuesOf('currency'));
+const currency = currencyCode.meta({
+  description:
+    'ISO 4217 code of the currency of fees, invoices and payments. Changing it does not convert existing amounts.',
+  examples: ['GBP'],
+});
 
-const currency = z
+const isSupportedLocale = (tag: string) => {
+  try {
+    return Intl.DateTimeFormat.supportedLocalesOf(tag).length > 0;
+  } catch {
+    return false;
+  }
+};
+
+const locale = z
   .string()
-  .refine((code) => currencies.has(code), 'must be an ISO 4217 currency code in capital letters')
+  .trim()
+  .max(35)
+  .refine(isSupportedLocale, 'must be a language and region, such as en-GB')
+  .transform((tag) => new Intl.Locale(tag).toString())
   .meta({
-    description:
-      'ISO 4217 code of the currency of fees, invoices and payments. Changing it does not convert existing amounts.',
-    examples: ['GBP'],
+    description: 'The language and region (BCP 47) of dates and numbers in PDFs.',
+    override: { type: 'string', maxLength: 35 },
   });
 
 const step = z.enum(['school_info', 'academic_year', 'grades']);
+
+const hostsDescription =
+  'Hosts that the `action_url` of a notification may name, besides those of the school, the app and the service. ' +
+  'A host does not include its subdomains.';
 
 export const SchoolInfo = z
   .object({
@@ -26,16 +56,21 @@ export const SchoolInfo = z
     email: z.string().nullable(),
     website: z.string().nullable(),
     currency: z.string().meta({ description: 'ISO 4217 code. Default: USD.', examples: ['GBP'] }),
+    locale: z.string().meta({ description: 'Default: en-GB.' }),
     invoice_reminders: z.boolean().meta({
       description: 'Whether reminders for overdue invoices are sent automatically. Default: true.',
     }),
+    payment_details: z.string().nullable().meta({ description: 'How to pay. Printed on invoices that are not paid.' }),
     is_impersonation_allowed: z
       .boolean()
       .meta({ description: 'Whether operators may log in on behalf of admins of the school.' }),
+    is_second_factor_required: z
+      .boolean()
+      .meta({ description: 'Whether users with any role besides student need a second factor to log in.' }),
+    action_url_hosts: z.array(z.string()).meta({ description: hostsDescription }),
     logo: pictureUrl.meta({ description: 'The same as `logo_url`.' }),
     logo_url: pictureUrl.meta({
-      description:
-        'The address of the logo: the https address that was set, or else one like `profile_picture_url`; null without a logo.',
+      description: 'The https address that was set, or one like `profile_picture_url`; null without a logo.',
     }),
   })
   .meta({ id: 'SchoolInfo' });
@@ -56,6 +91,23 @@ const logo = z
 // A form sends booleans as text.
 const formBoolean = z.union([z.boolean(), flag.transform((value) => value === 'true')]).optional();
 
+/** A host name in lower case; an international one in ASCII, as in parsed addresses. */
+const host = z
+  .string()
+  .trim()
+  .max(253)
+  .refine(
+    (name) => /^[\p{L}\p{N}-]+(\.[\p{L}\p{N}-]+)+$/u.test(name) && URL.canParse(`https://${name}`),
+    'must be a host name, such as news.school.example',
+  )
+  .transform((name) => new URL(`https://${name}`).hostname)
+  .meta({ override: { type: 'string', maxLength: 253 }, examples: ['news.green-valley.example'] });
+
+// A form sends a list as text with commas.
+const hosts = withCoercion(z.array(host).max(50).superRefine(uniqueBy()), (value) =>
+  typeof value === 'string' ? value.split(',').filter((part) => part.trim() !== '') : value,
+);
+
 const SchoolInfoInput = z
   .strictObject({
     name: text(200)
@@ -66,16 +118,29 @@ const SchoolInfoInput = z
     email: email.nullish(),
     website: optionalText(300).meta({ examples: ['https://green-valley.example'] }),
     currency: currency.optional(),
+    locale: locale.optional(),
     invoice_reminders: formBoolean.meta({
       description:
-        'Whether reminders for an overdue invoice are sent by email on the day after its due date, then every 7 days for 60 days.',
+        'Whether reminders for overdue invoices are sent automatically: a day after the due date, then every 7 days for 60 days.',
       override: { type: 'boolean' },
+    }),
+    payment_details: optionalText(1000).meta({
+      description: 'How to pay, for example a bank account. Printed on invoices that are not paid.',
     }),
     is_impersonation_allowed: formBoolean.meta({
       description:
         `Whether operators may log in on behalf of admins of the school, for ${String(impersonationMinutes)} minutes at a time. ` +
         'The admins are notified. Only admins may change this. False ends such sessions at once.',
       override: { type: 'boolean' },
+    }),
+    is_second_factor_required: formBoolean.meta({
+      description:
+        'Whether users with any role besides student need a second factor to log in. Only admins who have one may change this. Sessions of users without one end within 15 minutes.',
+      override: { type: 'boolean' },
+    }),
+    action_url_hosts: hosts.optional().meta({
+      description: hostsDescription,
+      examples: [['news.green-valley.example']],
     }),
     logo: logo.meta({
       description:
@@ -159,7 +224,7 @@ export const schoolSetup = resource(
       body: SchoolInfoInput,
       isUpdate: true,
       description:
-        'The logo is printed on documents, unless it is a WebP. 400 for a PNG or JPEG that is damaged or has more than 4 million pixels.',
+        'The logo is printed on documents, unless it is a WebP. It is stored upright, without metadata, and reduced to 2,000 pixels on each side. 400 if it is damaged or has more than 50 million pixels.',
       upload: {
         fields: ['logo'],
         maxBytes: 5 * 1024 * 1024,
@@ -167,7 +232,7 @@ export const schoolSetup = resource(
         isOptional: true,
         dataUrl: { field: 'logo', maxBytes: 1024 * 1024, types: ['image/jpeg', 'image/png'] },
         label: 'picture',
-        fault: async (content, type) => (type === 'image/webp' ? undefined : pictureFault(content)),
+        picture: cleanPicture,
       },
       answer: SchoolInfo,
     },

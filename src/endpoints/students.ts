@@ -297,6 +297,9 @@ export const students = resource(
     'PUT /:id': {
       operation: 'students_update',
       summary: 'Update a student',
+      description:
+        'is_active=false ends the sessions of the student and refuses the login, unless the user has another role or ' +
+        'another active record. is_active=true allows the login again.',
       body: StudentChange,
       hashes: 'password',
       answer: Student,

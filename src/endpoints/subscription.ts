@@ -14,12 +14,17 @@ export const subscriptionStatus = z.enum(['trialing', 'active', 'past_due', 'can
     'reading, exports, logins and the choice of a plan; other writes get 402 subscription_inactive.',
 });
 
+/** The currency of a price. */
+export const priceCurrency = z
+  .string()
+  .meta({ description: 'ISO 4217. The currency of all prices of plans.', examples: ['USD'] });
+
 const usage = z.object({ used: z.int(), limit: z.int() });
 
 export const Subscription = z
   .object({
     status: subscriptionStatus,
-    plan: z.object({ id, name: z.string(), price_monthly: z.number(), features }),
+    plan: z.object({ id, name: z.string(), price_monthly: z.number(), currency: priceCurrency, features }),
     started_at: timestamp.meta({ description: 'Start of the period.' }),
     current_period_end: timestamp.meta({ description: 'End of the trial or of the paid period.' }),
     grace_ends_at: timestamp.nullable().meta({
@@ -38,6 +43,7 @@ const Plans = z
       id,
       name: z.string(),
       price_monthly: z.number(),
+      currency: priceCurrency,
       max_students: z.int(),
       max_teachers: z.int(),
       features,

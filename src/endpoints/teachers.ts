@@ -275,6 +275,9 @@ export const teachers = resource(
     'PUT /:id': {
       operation: 'teachers_update',
       summary: 'Update a teacher',
+      description:
+        'is_active=false ends the sessions of the teacher and refuses the login, unless the user has another role or ' +
+        'another active record. is_active=true allows the login again.',
       body: TeacherChange,
       hashes: 'password',
       answer: Teacher,

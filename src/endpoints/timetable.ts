@@ -1,11 +1,13 @@
 import { z } from 'zod';
 import { GeneratorLimitError, generateInThread } from '../timetable/generate-in-thread.ts';
 import { type GenerationRun, overCapacityOf, slotsOf, unplacedOf } from '../timetable/school.ts';
-import { disconnectSignal, type Handler, resource } from '../http/endpoint.ts';
+import { disconnectSignal } from '../http/disconnect.ts';
+import { type Exchange, type Handler, resource } from '../http/endpoint.ts';
 import { ApiError } from '../domain/errors.ts';
 import { clock, Deleted, id, optionalText, page, pathId, timestamps, uniqueBy } from '../http/schemas.ts';
 import { type Lease, withLease } from '../concurrency/lease.ts';
-import { queuePerSchool } from '../concurrency/queue-per-school.ts';
+import { fairQueue } from '../concurrency/fair-queue.ts';
+import { requestOwner } from '../http/request-owner.ts';
 import { timetablePrint } from './schedule.ts';
 import { dayOfWeek, dayOfWeekParameter, maxPeriods, period } from './parts/school-day.ts';
 
@@ -265,14 +267,23 @@ export const Generated = z
   })
   .meta({ id: 'GeneratedTimetable' });
 
-const runInSchoolQueue = queuePerSchool({
-  maxWaiting: 2,
-  busyMessage: 'Other timetables of this school are being generated or waiting. Try again when they are done.',
+const schoolBusy = () =>
+  new ApiError(
+    'conflict',
+    'Other timetables of this school are being generated or waiting. Try again when they are done.',
+  );
+
+/** A school generates one timetable at a time in this process, so that waiting requests use no database connection. */
+const generations = fairQueue({
+  name: 'timetables',
+  maxRunning: { school: 1 },
+  maxInProgress: { school: 3 },
+  refusal: schoolBusy,
 });
 
 /** The school's lease on generating a timetable. */
 function generationLease(
-  { call, services }: Pick<Parameters<Handler>[0], 'call' | 'services'>,
+  { call, callAfterDisconnect, services }: Pick<Exchange, 'call' | 'callAfterDisconnect' | 'services'>,
   tenant_id: number,
   input: object,
 ): Lease<GenerationRun> {
@@ -285,7 +296,7 @@ function generationLease(
       (JSON.parse(await call('timetable_generate_renew', { tenant_id, run })) as { is_held: boolean }).is_held,
     // A lease that cannot be released expires by itself.
     release: async ({ run }) => {
-      await call('timetable_generate_end', { tenant_id, run }).catch((error: unknown) =>
+      await callAfterDisconnect('timetable_generate_end', { tenant_id, run }).catch((error: unknown) =>
         services.logger.warn({ operation: 'timetable_generate_end', error }),
       );
     },
@@ -308,7 +319,9 @@ const generate: Handler = async (context) => {
   } = params as z.output<typeof GenerateInput>;
   const disconnect = disconnectSignal(res);
   await admit();
-  const tenantId = req.claims?.tenant_id ?? 0;
+  const owner = requestOwner(req);
+  // An admitted key that is new to this process counts for its address, but for its own school here.
+  const tenantId = req.apiKey?.tenantId ?? req.claims?.tenant_id ?? 0;
   const { LEASE_RENEW_MS, TIMETABLE_QUEUE_WAIT_MS } = context.services.config;
   const waitSignal = AbortSignal.any([
     disconnect,
@@ -324,7 +337,7 @@ const generate: Handler = async (context) => {
   };
   const search = async (run: GenerationRun, signal: AbortSignal) => {
     const options = { seed, effort, time_limit_ms: time_limit_seconds * 1000, allow_partial };
-    const result = await generateInThread(run.problem, options, { signal, waitSignal }).catch(refuse);
+    const result = await generateInThread(run.problem, options, { owner, signal, waitSignal }).catch(refuse);
     if (result.status === 'infeasible') {
       const details = overCapacityOf(run, result.over_capacity);
       throw new ApiError(
@@ -359,9 +372,14 @@ const generate: Handler = async (context) => {
       slots: slots.map((slot, index) => ({ id: ids[index] ?? null, ...slot })),
     });
   };
-  return runInSchoolQueue(tenantId, waitSignal, () =>
-    withLease(generationLease(context, tenantId, input), leaseOptions, search),
-  );
+  const release = await generations.enter(owner, waitSignal).catch((error: unknown) => {
+    throw error instanceof ApiError ? error : schoolBusy();
+  });
+  try {
+    return await withLease(generationLease(context, tenantId, input), leaseOptions, search);
+  } finally {
+    release();
+  }
 };
 
 /** @throws ApiError unavailable if the thread exceeded its limits or no thread became free in time */
@@ -408,10 +426,9 @@ export const timetable = resource(
         'Places the lessons of all class subjects that have an active teacher. The new slots replace all slots of ' +
           'the classes, except pinned ones. The status `partial` means that some lessons are unplaced; `unplaced` ' +
           'gives the reasons. Without a body it generates the timetable of all classes of the current year.',
-        'The timetable respects the configuration, the availability and workload rules of teachers, and their ' +
-          'lessons in other classes. A school generates one timetable at a time, and two more requests can wait, ' +
-          'each for its own time limit plus a few seconds; then it gets a 409 `conflict`. A response can therefore ' +
-          'take twice the time limit.',
+        'It respects the configuration, the rules of teachers, and their lessons in other classes. A school ' +
+          'generates one timetable at a time; two more requests wait, so a response can take twice its time limit. ' +
+          'Further ones get a 409 `conflict`.',
         '409 `schedule_conflict` if no timetable has room for all lessons. The details list what is over capacity: ' +
           'the path is `class.26`, `teacher.1`, `day.2` (Tuesday), `period.2.5` or `week`. 409 `conflict` if there ' +
           'is nothing to place, or if the school was changed in the meantime. After an error the timetable is ' +

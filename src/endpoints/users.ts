@@ -14,6 +14,7 @@ import {
   timestamp,
   timestamps,
 } from '../http/schemas.ts';
+import { Session } from './parts/session.ts';
 
 const fields = {
   email,
@@ -43,6 +44,7 @@ export const User = z
     profile_picture_url: pictureUrl,
     role_ids: z.array(id),
     roles: z.array(z.string()).meta({ description: 'Names of the roles.' }),
+    has_second_factor: z.boolean().meta({ description: 'Whether logins of this user need a second factor.' }),
     last_login_at: timestamp.nullable(),
     ...timestamps,
   })
@@ -75,6 +77,30 @@ export const users = resource('/users', 'Users', 'Who can log in to a school.', 
     answer: User,
   },
   'DELETE /:id': { operation: 'users_delete', summary: 'Delete a user', answer: Deleted },
+  'GET /:id/sessions': {
+    operation: 'users_sessions_list',
+    summary: 'List the sessions of a user',
+    description: 'The one that was used last comes first. At most 20; impersonations are not listed.',
+    query: page({}, Session),
+    answer: Session,
+    isPage: true,
+  },
+  'DELETE /:id/sessions/:session_id': {
+    operation: 'users_sessions_delete',
+    summary: 'End a session of a user',
+    description:
+      'Its access token and refresh token stop working at once, and its device is no longer known. ' +
+      'Forbidden for a user with permissions that you do not have.',
+    answer: Deleted,
+  },
+  'DELETE /:id/two-factor': {
+    operation: 'users_second_factor_delete',
+    summary: 'Reset the second factor of a user',
+    description:
+      'For a user who has lost their second factor. Sends the user an email. They log in with the password alone unless the school ' +
+      'requires a second factor. Audited. Forbidden for a user with permissions that you do not have.',
+    answer: Deleted,
+  },
   'GET /:id/picture': {
     operation: 'users_picture',
     summary: 'Get the picture of a user',

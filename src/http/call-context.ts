@@ -1,18 +1,31 @@
 import { createHash } from 'node:crypto';
-import type { Request } from 'express';
+import type { Request, Response } from 'express';
 import type { CallContext } from '../database/call.ts';
 import { ApiError } from '../domain/errors.ts';
+import type { ApiKey } from './api-keys.ts';
+import { disconnectSignal } from './disconnect.ts';
 import type { Operation } from './operation.ts';
+import { requestOwner } from './request-owner.ts';
+
+const keyOf = ({ tenantId, hash, isAdmitted }: ApiKey): NonNullable<CallContext['api_key']> => ({
+  ...(tenantId === undefined ? {} : { tenant_id: tenantId }),
+  hash,
+  is_admitted: isAdmitted,
+});
 
 /** The facts about the client that the audit log stores. */
 export function clientContext(req: Request): CallContext {
   const agent = req.get('user-agent');
   return {
     request_id: req.id,
+    ...(req.traceparent ? { traceparent: req.traceparent } : {}),
     ...(req.ip ? { ip: req.ip } : {}),
     ...(agent ? { user_agent: agent.slice(0, 300) } : {}),
     ...(req.claims?.impersonated_by ? { is_impersonated: true } : {}),
     ...(req.claims?.tenant_id === undefined ? {} : { school: req.claims.tenant_id }),
+    ...(req.apiKey ? { api_key: keyOf(req.apiKey) } : {}),
+    ...(req.apiKey?.isAdmitted && req.apiKey.tenantId !== undefined ? { school: req.apiKey.tenantId } : {}),
+    caller: String(requestOwner(req).userId),
   };
 }
 
@@ -20,8 +33,8 @@ export function clientContext(req: Request): CallContext {
  * The context of any request. The school comes from X-Tenant-ID, or from the leftmost label of the host below
  * BASE_DOMAIN.
  */
-export function requestContext(req: Request, baseDomain: string | undefined): CallContext {
-  const context = clientContext(req);
+export function requestContext(req: Request, res: Response, baseDomain: string | undefined): CallContext {
+  const context: CallContext = { ...clientContext(req), signal: disconnectSignal(res) };
   const tenant = req.get('x-tenant-id');
   if (tenant !== undefined) {
     if (!/^[1-9]\d{0,14}$/.test(tenant))

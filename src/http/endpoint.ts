@@ -1,7 +1,7 @@
 import type { Request, Response } from 'express';
 import type { z } from 'zod';
-import { ApiError } from '../domain/errors.ts';
-import type { Download } from '../domain/files.ts';
+import type { RequestOwner } from '../concurrency/fair-queue.ts';
+import type { Download, PictureType } from '../domain/files.ts';
 import type { Services } from './services.ts';
 import { pathId } from './schemas.ts';
 
@@ -13,19 +13,14 @@ export interface Exchange {
   params: Record<string, unknown>;
   /** Runs an operation with the session of this request. Returns its JSON as text. */
   call: (operation: string, params: object) => Promise<string>;
+  /** As `call`, but also after the client has disconnected. For cleaning up. */
+  callAfterDisconnect: (operation: string, params: object) => Promise<string>;
   /**
    * Checks the caller's rights to the operation of the endpoint, without running it.
    * @throws the error of the dispatcher if the caller may not run it
    */
   admit: () => Promise<void>;
   services: Services;
-}
-
-/** Aborts when the client disconnects, and when the response is finished. */
-export function disconnectSignal(res: Response): AbortSignal {
-  const controller = new AbortController();
-  res.once('close', () => controller.abort(new ApiError('conflict', 'The client disconnected.')));
-  return controller.signal;
 }
 
 /** Returns the JSON of `data`, or a file. A handler that writes the response itself (a stream) returns undefined. */
@@ -73,8 +68,8 @@ export interface Endpoint {
     dataUrl?: { field: string; maxBytes: number; types: string[] };
     /** The word for the file in messages; `file` by default. */
     label?: string;
-    /** The error message without its subject, for example `is damaged`; undefined if the file is valid. */
-    fault?: (content: Buffer, contentType: string) => Promise<string | undefined>;
+    /** Makes the picture to store from an uploaded one. @throws PictureError if it is unusable */
+    picture?: (content: Buffer, contentType: PictureType, owner: RequestOwner) => Promise<Buffer>;
   };
   /** The content types of the response, if it is a file. */
   bytes?: string[];
@@ -86,6 +81,13 @@ export interface Endpoint {
   isStream?: boolean;
   /** The handler issues a refresh token, in a header or a cookie. */
   issuesRefreshToken?: boolean;
+  /** The handler reads and issues the token of a known device, in a header or a cookie. */
+  knowsDevices?: boolean;
+  /**
+   * For an operation without a login: successful requests count for its rate limit too, because success does not show
+   * that the client may do this.
+   */
+  isAlwaysCounted?: boolean;
   /** The handler returns an `etagSource`, so that the file has an ETag. */
   isTagged?: boolean;
   /** Only for what the facade has to do itself, for example with a file or a token. By default, calls the operation. */

@@ -1,7 +1,10 @@
-import { concurrencyLimit, requestOwner } from '../concurrency/concurrency-limit.ts';
+import { fairQueue } from '../concurrency/fair-queue.ts';
+import { ApiError } from '../domain/errors.ts';
 import { type Cell, csvType, sheetFile, xlsxType } from '../documents/spreadsheets.ts';
 import { choice } from './coercion.ts';
+import { disconnectSignal } from './disconnect.ts';
 import type { Handler } from './endpoint.ts';
+import { requestOwner } from './request-owner.ts';
 
 /** A column of an export. */
 export interface ExportColumn {
@@ -40,11 +43,25 @@ export const exportFormat = {
 };
 export const exportTypes = [csvType, xlsxType];
 
-/** Thirty concurrent exports of one user once took all database connections, and other schools waited for a second. */
-const takeSlot = concurrencyLimit(
-  { school: 4, user: 2 },
-  'You or your school have other exports in progress. Try again when they are done.',
-);
+/**
+ * Thirty concurrent exports of one user once took all database connections, and other schools waited for a second. How
+ * long an export takes depends on its client, so that one school never uses all slots.
+ */
+const exportQueue = fairQueue({
+  name: 'exports',
+  maxRunning: { total: 8, school: 6 },
+  maxInProgress: { total: 64, school: 16, user: 2 },
+  refusal: (scope) =>
+    scope === 'total'
+      ? new ApiError('unavailable', 'Too many exports are in progress. Try again in a moment.', { retryAfter: 3 })
+      : new ApiError(
+          'rate_limited',
+          'You or your school have other exports in progress. Try again when they are done.',
+          {
+            retryAfter: 3,
+          },
+        ),
+});
 
 function toCell(value: string | number | boolean | null, { type }: ExportColumn): Cell {
   return type === 'date' && typeof value === 'string' ? new Date(value) : value;
@@ -103,7 +120,7 @@ export function exporter(
       const page = { ...filters, limit: pageRows, ...(after === undefined ? {} : { after }) };
       return JSON.parse(await call(operation, page)) as ExportPage;
     };
-    const release = takeSlot(requestOwner(req));
+    const release = await exportQueue.enter(requestOwner(req), disconnectSignal(res));
     try {
       if (begin !== undefined) await call(begin, filters);
       const first = await readPage();

@@ -1,6 +1,6 @@
 import { type ErrorName, errors } from '../domain/errors.ts';
 import type { Endpoint } from './endpoint.ts';
-import { isAnonymous, type Operation } from './operation.ts';
+import { isAnonymous, type Operation, takesApiKey } from './operation.ts';
 
 /** All errors of a calendar feed. Its handler answers 404 to every invalid token and does not say why. */
 const feedErrors: ErrorName[] = [
@@ -25,7 +25,11 @@ export function endpointErrors(endpoint: Endpoint, operation: Operation, path: s
     malformed_json: method !== 'GET',
     unauthenticated: !anonymous || access === 'refresh',
     invalid_token: access !== 'picture',
-    forbidden: access === 'platform' || access === 'tenant',
+    forbidden:
+      access === 'platform' ||
+      access === 'analyst' ||
+      access === 'tenant' ||
+      (access === 'any' && !takesApiKey(operation)),
     tenant_suspended: isForSchools && access !== 'picture',
     tenant_mismatch: isForSchools,
     tenant_not_found: access === 'public',
@@ -37,6 +41,7 @@ export function endpointErrors(endpoint: Endpoint, operation: Operation, path: s
     idempotency_key_reused: operation.idempotent,
     precondition_failed: honorsIfMatch(endpoint, operation),
     not_acceptable: !endpoint.bytes && !endpoint.isStream,
+    request_timeout: method !== 'GET',
     payload_too_large: method !== 'GET',
     unsupported_media_type: method !== 'GET',
     range_not_satisfiable: operation.content === 'gives',

@@ -10,7 +10,7 @@ import { readOnlyFields } from './validate.ts';
 function withReadOnly(body: NonNullable<Endpoint['body']>, endpoint: Endpoint, method: string): z.ZodType {
   const names = readOnlyFields(endpoint, method);
   if (names.length === 0 || !(body instanceof z.ZodObject)) return body;
-  const asRead = z.unknown().optional().meta({ readOnly: true, description: 'Leave out, or send back unchanged.' });
+  const asRead = z.unknown().optional().meta({ readOnly: true });
   return z
     .strictObject({ ...body.shape, ...Object.fromEntries(names.map((name) => [name, asRead])) })
     .meta({ ...body.meta() });
@@ -45,6 +45,14 @@ export function requestHeaders(endpoint: Endpoint, operation: Operation): { head
   const headers = {
     ...(operation.access === 'refresh'
       ? { 'X-Refresh-Token': z.string().optional().meta({ description: 'The refresh token, if there is no cookie.' }) }
+      : {}),
+    ...(endpoint.knowsDevices
+      ? {
+          'X-Known-Device': z
+            .string()
+            .optional()
+            .meta({ description: 'The token of the device, from an earlier login.' }),
+        }
       : {}),
     ...(operation.access === 'tenant'
       ? {

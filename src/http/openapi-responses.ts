@@ -1,9 +1,29 @@
 import { z } from 'zod';
-import type { ZodOpenApiResponsesObject } from 'zod-openapi';
+import type { ZodOpenApiResponseObject, ZodOpenApiResponsesObject } from 'zod-openapi';
 import { type ErrorName, errors } from '../domain/errors.ts';
 import { type Endpoint, takesDryRun } from './endpoint.ts';
 import { endpointErrors } from './openapi-errors.ts';
 import type { Operation } from './operation.ts';
+import { timestamp } from './schemas.ts';
+
+/** What a login still needs: the field `challenge` of second_factor_required. */
+const LoginChallenge = z
+  .object({
+    token: z.string().meta({ description: 'Proves the password for ten minutes. For `POST /api/auth/login/verify`.' }),
+    expires_at: timestamp,
+    is_enrollment: z.boolean().meta({
+      description:
+        'True: the account needs a second factor but has none. Set one up: `POST /api/auth/login/enroll`, then verify.',
+    }),
+    methods: z
+      .array(z.enum(['totp', 'recovery_code', 'passkey']))
+      .meta({ description: 'What the user can send. Empty for an enrollment.' }),
+    passkey: z
+      .looseObject({})
+      .nullable()
+      .meta({ description: 'The options of `navigator.credentials.get` (WebAuthn); null without passkeys.' }),
+  })
+  .meta({ id: 'LoginChallenge' });
 
 const Failure = z
   .object({
@@ -24,10 +44,20 @@ const Failure = z
       )
       .optional()
       .meta({ description: 'The invalid fields.' }),
+    challenge: LoginChallenge.optional().meta({ description: 'Only for second_factor_required.' }),
     request_id: z.string(),
   })
   .meta({
     id: 'Failure',
+    examples: [
+      {
+        success: false,
+        error: 'validation_error',
+        message: 'first_name: must not be empty',
+        details: [{ path: 'first_name', message: 'must not be empty' }],
+        request_id: '0b6f1c9e-6d2c-4f0e-9a53-5d6b0c1f7e11',
+      },
+    ],
     description: Object.entries(errors)
       .map(([name, { status, meaning }]) => `* ${String(status)} \`${name}\`: ${meaning}`)
       .join('\n'),
@@ -35,7 +65,7 @@ const Failure = z
 
 const Pagination = z
   .object({ page: z.int(), pageSize: z.int(), totalItems: z.int(), totalPages: z.int() })
-  .meta({ id: 'Pagination' });
+  .meta({ id: 'Pagination', examples: [{ page: 1, pageSize: 20, totalItems: 601, totalPages: 31 }] });
 
 /** A JSON body with this schema. */
 export const jsonContent = (schema: z.ZodType) => ({ 'application/json': { schema } });
@@ -60,13 +90,23 @@ const failureHeaders: Partial<Record<ErrorName, Record<string, string>>> = {
   unavailable: { 'Retry-After': 'Seconds to wait before trying again.' },
   range_not_satisfiable: { 'Content-Range': 'The size of the file: `bytes */size`.' },
 };
-/** The response to one or several errors of the same status. */
-export const failureResponse = (...names: ErrorName[]) => ({
+const describeFailure = (names: readonly ErrorName[]) => ({
   description: names.map((name) => `\`${name}\`: ${errors[name].meaning}`).join(' '),
   'x-errors': names,
   content: jsonContent(Failure),
   ...responseHeaders(Object.assign({}, ...names.map((name) => failureHeaders[name])) as Record<string, string>),
 });
+
+/** The responses in `components`, by their id. */
+const sharedFailures = new Map<string, ZodOpenApiResponseObject>();
+
+/** The response to one or several errors of the same status. Operations with the same errors share it. */
+export function failureResponse(...names: ErrorName[]): ZodOpenApiResponseObject {
+  const id = names.join('.');
+  const known = sharedFailures.get(id) ?? { id, ...describeFailure(names) };
+  sharedFailures.set(id, known);
+  return known;
+}
 
 /** The headers of a successful response, with their descriptions. */
 function successHeaders(endpoint: Endpoint, operation: Operation, method: string): Record<string, string> {
@@ -86,6 +126,9 @@ function successHeaders(endpoint: Endpoint, operation: Operation, method: string
             'The same token as the cookie `refresh_token` (`__Host-refresh_token` with https), ' +
             'if the client asks for a cookie.',
         }
+      : {}),
+    ...(endpoint.knowsDevices
+      ? { 'X-Known-Device': 'The token of the device, for the next login. With a cookie: `known_device`.' }
       : {}),
   };
 }

@@ -3,9 +3,11 @@ import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObj
 import { type Endpoint, pathParameters, type Resource } from './endpoint.ts';
 import { serviceInfo } from './health.ts';
 import { honorsIfMatch } from './openapi-errors.ts';
+import { compactDocument } from './openapi-compact.ts';
+import { addExamples, type JsonSchema } from './openapi-examples.ts';
 import { requestBody, requestHeaders } from './openapi-requests.ts';
 import { failureResponse, jsonContent, responses, successEnvelope } from './openapi-responses.ts';
-import { isAnonymous, type Operation } from './operation.ts';
+import { isAnonymous, type Operation, takesApiKey } from './operation.ts';
 import { accessTokenSeconds } from './tokens.ts';
 
 const Health = z.object({ status: z.literal('ok'), service: z.string(), version: z.string() }).meta({ id: 'Health' });
@@ -28,6 +30,7 @@ const Root = z
     name: z.string(),
     version: z.string(),
     docs: z.string().meta({ description: 'The path of the documentation page.', examples: ['/api/docs/'] }),
+    guide: z.string().meta({ description: 'The path of the guide.', examples: ['/api/guide/'] }),
     openapi: z.string().meta({ description: 'The path of this document.', examples: ['/api/openapi.json'] }),
   })
   .meta({ id: 'Root' });
@@ -53,6 +56,7 @@ const fixedPaths: ZodOpenApiPathsObject = {
       operationId: 'health',
       tags: ['Health'],
       summary: 'Whether the process is alive',
+      description: 'Does not use the database. For liveness probes.',
       security: [],
       responses: {
         '200': { description: 'Alive.', content: jsonContent(successEnvelope(Health)) },
@@ -65,6 +69,8 @@ const fixedPaths: ZodOpenApiPathsObject = {
       operationId: 'health_ready',
       tags: ['Health'],
       summary: 'Whether the service is ready',
+      description:
+        'Checks the database, its migrations and the worker. For readiness probes: 503 until the service can answer requests.',
       security: [],
       responses: {
         '200': { description: 'Ready.', content: jsonContent(successEnvelope(Ready)) },
@@ -134,7 +140,7 @@ function describe(
     tags: [section],
     summary: endpoint.summary,
     description: [endpoint.description, describeAccess(endpoint, operation)].filter(Boolean).join('\n\n'),
-    security: isAnonymous(operation) ? [] : [{ bearer: [] }],
+    security: isAnonymous(operation) ? [] : [{ bearer: [] }, ...(takesApiKey(operation) ? [{ apiKey: [] }] : [])],
     requestParams: {
       ...(path.includes(':') ? { path: z.object(pathParameters(path, endpoint)) } : {}),
       ...(endpoint.query ? { query: endpoint.query } : {}),
@@ -151,9 +157,24 @@ function describe(
     },
     ...requestBody(endpoint, method),
     responses: responses(endpoint, operation, path, method),
-    'x-operation': operation.name,
+    ...(endpoint.operationId ? { 'x-operation': operation.name } : {}),
     ...(operation.permission ? { 'x-permission': operation.permission } : {}),
   };
+}
+
+/**
+ * Removes keywords that say nothing new. `format` says the same as the pattern of a date, which has 300 characters,
+ * the bounds of every integer are those of a JavaScript number, and every text has at least no character.
+ */
+function withoutRedundantKeywords({
+  jsonSchema,
+}: {
+  jsonSchema: Pick<JsonSchema, 'format' | 'pattern' | 'minimum' | 'maximum' | 'minLength'>;
+}): void {
+  if (['date', 'date-time', 'email'].includes(jsonSchema.format ?? '')) delete jsonSchema.pattern;
+  if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
+  if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
+  if (jsonSchema.minLength === 0) delete jsonSchema.minLength;
 }
 
 /**
@@ -174,34 +195,67 @@ export function openapiDocument(
       paths[full] = { ...paths[full], [method.toLowerCase()]: describe(endpoint, operation, section, path, method) };
     }
   }
-  return createDocument({
-    openapi: '3.1.1',
-    info: {
-      title: 'School management service',
-      version: serviceInfo.version,
-      description:
-        'Every answer is `{success: true, data}` or `{success: false, error, message, details?, request_id}`; ' +
-        'lists add `pagination`. Log in at `POST /api/auth/login`, send `Authorization: Bearer <access_token>`, ' +
-        `and refresh the token within ${String(accessTokenSeconds / 60)} minutes.\n\n` +
-        'Requests may be less strict than the schemas. Numbers and booleans may be text (`"12"`, `"true"`). In an ' +
-        'optional field, an empty string means null. If the field cannot be null, an empty string or null means that the field is absent; in updates that is a 400. ' +
-        'The values of a list of words (`enum`) are recognized regardless of case, spaces, `-` and `_`. A timestamp ' +
-        'is accepted as a date. The date part is used. The time zone is ignored. A time of day may have seconds, ' +
-        'which are dropped. A `day_of_week` of 0 is Sunday, like 7. Responses always follow the schemas.',
-      license: { name: 'MIT', url: 'https://opensource.org/license/mit' },
+  const document = createDocument(
+    {
+      openapi: '3.1.1',
+      info: {
+        title: 'School management service',
+        version: serviceInfo.version,
+        description:
+          'Every answer is `{success: true, data}` or `{success: false, error, message, details?, request_id}`; ' +
+          'lists add `pagination`. Log in at `POST /api/auth/login`, send `Authorization: Bearer <access_token>`, ' +
+          `and refresh the token within ${String(accessTokenSeconds / 60)} minutes.\n\n` +
+          'Requests may be less strict than the schemas. Numbers and booleans may be text (`"12"`, `"true"`). In an ' +
+          'optional field, an empty string means null. If the field cannot be null, an empty string or null means that the field is absent; in updates that is a 400. ' +
+          'The values of a list of words (`enum`) are recognized regardless of case, spaces, `-` and `_`. A timestamp ' +
+          'is accepted as a date. The date part is used. The time zone is ignored. A time of day may have seconds, ' +
+          'which are dropped. A `day_of_week` of 0 is Sunday, like 7. A field that is `readOnly` can be left out or sent ' +
+          'back unchanged. Responses always follow the schemas, with timestamps in UTC.',
+        // The address of the operator is not known.
+        contact: { name: 'The operator of this service' },
+        license: { name: 'MIT', url: 'https://opensource.org/license/mit' },
+      },
+      servers: [{ url: publicUrl }],
+      tags: [
+        ...resources.map(({ section, about }) => ({ name: section, description: about })),
+        { name: 'Health', description: 'Whether the service is alive and ready.' },
+      ],
+      components: {
+        securitySchemes: {
+          bearer: {
+            type: 'http',
+            scheme: 'bearer',
+            bearerFormat: 'JWT',
+            description: 'The access token of `POST /api/auth/login`.',
+          },
+          apiKey: {
+            type: 'http',
+            scheme: 'bearer',
+            bearerFormat: 'sk_<school>_<random>',
+            description:
+              'An API key of `POST /api/api-keys`, for programs. It needs the permission of the operation. Operators ' +
+              'have keys of `POST /api/platform/api-keys`. Operations without this scheme refuse keys.',
+          },
+        },
+      },
+      paths,
     },
-    servers: [{ url: publicUrl }],
-    tags: [
-      { name: 'Health', description: 'Whether the service is alive and ready.' },
-      ...resources.map(({ section, about }) => ({ name: section, description: about })),
-    ],
-    components: { securitySchemes: { bearer: { type: 'http', scheme: 'bearer', bearerFormat: 'JWT' } } },
-    paths,
-  });
+    { override: withoutRedundantKeywords },
+  );
+  addExamples(document);
+  return compactDocument(document);
 }
 
 /** The latest document. Building one takes hundreds of milliseconds, and tests start many services in a process. */
 let latest: { resources: readonly Resource[]; operations: string; document: object } | undefined;
+
+/** The document, without the address of the service. */
+export function latestDocument(resources: readonly Resource[], operations: ReadonlyMap<string, Operation>): object {
+  const key = JSON.stringify([...operations.values()]);
+  if (latest?.resources !== resources || latest.operations !== key)
+    latest = { resources, operations: key, document: openapiDocument(resources, operations) };
+  return latest.document;
+}
 
 /** The document as JSON. */
 export function openapiText(
@@ -209,9 +263,6 @@ export function openapiText(
   operations: ReadonlyMap<string, Operation>,
   publicUrl = '/',
 ): string {
-  const key = JSON.stringify([...operations.values()]);
-  if (latest?.resources !== resources || latest.operations !== key)
-    latest = { resources, operations: key, document: openapiDocument(resources, operations) };
   // Only the address differs between services with the same operations.
-  return JSON.stringify({ ...latest.document, servers: [{ url: publicUrl }] });
+  return JSON.stringify({ ...latestDocument(resources, operations), servers: [{ url: publicUrl }] });
 }

@@ -4,10 +4,13 @@ import type { ErrorName } from '../domain/errors.ts';
 export interface Operation {
   name: string;
   access: 'public' | 'token' | 'feed' | 'picture' | 'refresh' | 'any' | 'tenant' | 'platform' | 'analyst';
+  /** Where it runs with several servers: on that of the school, at the home of the platform, or on that of a new school. */
+  runs_on: 'home' | 'school' | 'new_school';
   permission: string | null;
   allows_own_rows: boolean;
   open_to: 'staff' | 'everyone' | null;
   role: string | null;
+  needs_session: boolean;
   feature: string | null;
   needs_setup: boolean;
   needs_subscription: boolean;
@@ -19,6 +22,10 @@ export interface Operation {
   errors: ErrorName[];
   content: 'takes' | 'gives' | null;
 }
+
+/** Whether an API key may be used for the operation. */
+export const takesApiKey = ({ access, needs_session: needsSession }: Operation): boolean =>
+  ['any', 'tenant', 'platform', 'analyst'].includes(access) && !needsSession;
 
 /** Whether the operation needs no access token. */
 export const isAnonymous = ({ access }: Operation): boolean =>

@@ -7,7 +7,8 @@ import type { CallAnswer, CallContext } from '../database/call.ts';
 import { ApiError } from '../domain/errors.ts';
 import type { Download } from '../domain/files.ts';
 import { knownTags } from './call-context.ts';
-import { disconnectSignal, type Endpoint } from './endpoint.ts';
+import { disconnectSignal } from './disconnect.ts';
+import type { Endpoint } from './endpoint.ts';
 import { serviceInfo } from './health.ts';
 import { pictureMaxAgeSeconds } from './picture-addresses.ts';
 
@@ -129,7 +130,7 @@ function setFileHeaders(res: Response, contentType: string, name: string): void 
 }
 
 /** Sets the ETag. If the client already has this version, answers 304 and returns true. */
-function sendIfUnchanged(req: Request, res: Response, version: string): boolean {
+export function sendIfUnchanged(req: Request, res: Response, version: string): boolean {
   const etag = `"${version}"`;
   res.set('ETag', etag);
   const known = knownTags(req);

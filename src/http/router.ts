@@ -2,12 +2,14 @@ import { type ErrorRequestHandler, type RequestHandler, Router } from 'express';
 import { z } from 'zod';
 import { AuditedRefusal, type CallAnswer, type CallContext } from '../database/call.ts';
 import { ApiError } from '../domain/errors.ts';
+import { authentication } from './authenticate.ts';
 import { bodyReader } from './body.ts';
 import { clientContext, fileContext, requestContext, writeContext } from './call-context.ts';
 import { type Endpoint, type Exchange, pathParameters, type Resource } from './endpoint.ts';
 import { toApiError } from './errors.ts';
-import { isAnonymous, type Operation } from './operation.ts';
-import { rateLimits } from './rate-limits.ts';
+import type { Operation } from './operation.ts';
+import type { RateLimits } from './rate-limits.ts';
+import { bodyReceiver, readInTime } from './receive-body.ts';
 import { allowEmbedding, sendDownload, sendFile, sendJson } from './responses.ts';
 import type { Services } from './services.ts';
 import { receiveUpload } from './uploads.ts';
@@ -31,10 +33,11 @@ function serve(services: Services, { endpoint, operation, method, path }: Route)
   return async (req, res) => {
     let params = validate(req);
     if (endpoint.resolve) params = endpoint.resolve(params, services);
-    let context = requestContext(req, services.config.BASE_DOMAIN);
+    let context = requestContext(req, res, services.config.BASE_DOMAIN);
     // For the ETag. A deleted record has none.
     if (req.method !== 'DELETE') context.needs_version = true;
-    if (req.claims) context.picture_key = services.pictures.signingKey(req.claims.tenant_id ?? 0);
+    if (req.claims || req.apiKey)
+      context.picture_key = services.pictures.signingKey(req.apiKey?.tenantId ?? req.claims?.tenant_id ?? 0);
     const sessionId = req.claims ? String(req.claims.sid) : null;
     const admit = async () => {
       await services.call(operation.name, sessionId, params, { ...context, check_only: true });
@@ -48,16 +51,20 @@ function serve(services: Services, { endpoint, operation, method, path }: Route)
     if (typeof password === 'string') {
       // Hashing is expensive. Check the caller's rights before.
       await admit();
-      params['password_hash'] = await services.passwords.hash(password);
+      params['password_hash'] = await services.passwords.hash({ req, res }, password);
     }
     if (endpoint.handler) {
       let last: Pick<CallAnswer, 'version' | 'id'> = { version: null, id: null };
-      const call: Exchange['call'] = async (name, p) => {
-        const result = await services.call(name, sessionId, p, context);
-        last = result;
-        return result.answer;
-      };
-      const answer = await endpoint.handler({ req, res, params, call, admit, services });
+      const callWith =
+        (callContext: CallContext): Exchange['call'] =>
+        async (name, p) => {
+          const result = await services.call(name, sessionId, p, callContext);
+          last = result;
+          return result.answer;
+        };
+      const call = callWith(context);
+      const callAfterDisconnect = callWith({ ...context, signal: undefined });
+      const answer = await endpoint.handler({ req, res, params, call, callAfterDisconnect, admit, services });
       if (typeof answer === 'string') sendJson(req, res, endpoint, { ...last, answer }, isDryRun);
       else if (answer) await sendDownload(req, res, answer);
       return;
@@ -79,9 +86,9 @@ function serve(services: Services, { endpoint, operation, method, path }: Route)
 /** Checks the caller's rights before an uploaded file is read. */
 function admitFirst(services: Services, { endpoint, operation, path }: Route): RequestHandler {
   const params = z.object(pathParameters(path, endpoint));
-  return async (req, _res, next) => {
+  return async (req, res, next) => {
     const { success, data } = params.safeParse(req.params);
-    const context: CallContext = { ...requestContext(req, services.config.BASE_DOMAIN), check_only: true };
+    const context: CallContext = { ...requestContext(req, res, services.config.BASE_DOMAIN), check_only: true };
     if (success) await services.call(operation.name, req.claims ? String(req.claims.sid) : null, data, context);
     next();
   };
@@ -132,44 +139,68 @@ const refuseMethod =
     else next(new ApiError('method_not_allowed', `This path supports ${allow}.`));
   };
 
+/** Reads a body, and applies a limit that depends on it. A request whose body is refused counts too. */
+const limitAfter =
+  (readBody: RequestHandler, limit: RequestHandler): RequestHandler =>
+  (req, res, next) =>
+    readBody(req, res, (bodyError?: unknown) => void limit(req, res, (error?: unknown) => next(error ?? bodyError)));
+
 /** Makes the middleware of a route: limits and authentication, the body, then `serve`. */
-function routeSteps(services: Services): (route: Route) => RequestHandler[] {
-  const limits = rateLimits(services.config);
-  const authenticate: RequestHandler = (req, _res, next) => {
-    req.claims = services.tokens.verify(req.headers.authorization);
-    next();
-  };
-  /** `EventSource` cannot send a header. */
-  const authenticateStream: RequestHandler = (req, res, next) => {
-    const { token } = req.query;
-    if (req.headers.authorization !== undefined || typeof token !== 'string') return authenticate(req, res, next);
-    req.claims = services.tokens.verifyStreamToken(token);
+function routeSteps(
+  services: Services,
+  limits: RateLimits,
+): (route: Route) => (RequestHandler | ErrorRequestHandler)[] {
+  const authenticate = authentication(services, limits);
+  const receive = bodyReceiver(services.config);
+  const readAnonymousBody = readInTime(readSmallBody, services.config);
+  /** Before the body is read, so that a refused request costs little. */
+  const refuseOverload: RequestHandler = (req, _res, next) => {
+    services.refuseOverload(req);
     next();
   };
   return (route) => {
     const { endpoint, operation, method } = route;
-    const isAnonymousRoute = isAnonymous(operation);
-    const readJson = isAnonymousRoute ? readSmallBody : readBody;
+    const hasBody = method !== 'GET';
     const bodySteps = endpoint.upload
-      ? [admitFirst(services, route), receiveUpload(endpoint.upload, readBody)]
-      : method === 'GET'
-        ? []
-        : [readJson];
-    return [
-      // Email scanners send HEAD to the links of an email, which must not use up a one-time link.
-      ...(method === 'GET' && operation.writes ? [refuseHead] : []),
-      ...(operation.access === 'picture'
-        ? [limits.picture]
-        : isAnonymousRoute
-          ? [limits.anonymous]
-          : [endpoint.isStream ? authenticateStream : authenticate, limits.session]),
-      ...(operation.access === 'feed' ? [limits.feed] : []),
-      ...(endpoint.bytes || endpoint.isStream ? [] : [acceptJson]),
-      ...bodySteps,
-      serve(services, route),
-    ];
+      ? [refuseOverload, admitFirst(services, route), receive(receiveUpload(endpoint.upload, readBody))]
+      : hasBody
+        ? [refuseOverload, receive(readBody)]
+        : [];
+    const serveRoute = serve(services, route);
+    const steps = (): (RequestHandler | ErrorRequestHandler)[] => {
+      switch (operation.access) {
+        case 'picture':
+          return [limits.picture, serveRoute];
+        case 'feed':
+          return [...limits.feed, serveRoute];
+        case 'refresh':
+          return [limits.refresh, acceptJson, refuseOverload, readAnonymousBody, serveRoute];
+        case 'public':
+        case 'token': {
+          const { check, concealFailure } = limits.anonymous(operation.name, endpoint.isAlwaysCounted === true);
+          const limit = hasBody ? [refuseOverload, limitAfter(readAnonymousBody, check)] : [check];
+          return [...limit, acceptJson, serveRoute, concealFailure];
+        }
+        default:
+          return [
+            endpoint.isStream ? authenticate.stream : authenticate.header,
+            ...limits.session,
+            ...(endpoint.bytes || endpoint.isStream ? [] : [acceptJson]),
+            ...bodySteps,
+            serveRoute,
+          ];
+      }
+    };
+    // Email scanners send HEAD to the links of an email, which must not use up a one-time link.
+    return method === 'GET' && operation.writes ? [refuseHead, ...steps()] : steps();
   };
 }
+
+/** Of `/students/17`, `students`. Express ignores the case of paths. */
+const firstSegment = (path: string): string => {
+  const end = path.indexOf('/', 1);
+  return path.slice(1, end === -1 ? undefined : end).toLowerCase();
+};
 
 /**
  * Creates the routes of all resources from their declarations.
@@ -180,9 +211,17 @@ export function apiRouter(
   services: Services,
   resources: readonly Resource[],
   operations: ReadonlyMap<string, Operation>,
+  limits: RateLimits,
 ): Router {
   const root = Router();
-  const stepsOf = routeSteps(services);
+  // Express tries one route after the other. This finds those of the first segment of the path at once.
+  const routers = new Map<string, Router>();
+  root.use((req, res, next) => {
+    const router = routers.get(firstSegment(req.path));
+    if (router) router(req, res, next);
+    else next();
+  });
+  const stepsOf = routeSteps(services, limits);
   for (const { path: base, endpoints } of resources) {
     const router = Router({ strict: false });
     for (const [path, routes] of Map.groupBy(endpoints, (endpoint) => endpoint.path)) {
@@ -200,7 +239,8 @@ export function apiRouter(
       const allow = [...routes.map(({ method }) => method), ...(hasHead ? ['HEAD'] : []), 'OPTIONS'].join(', ');
       router.all(path, setRoute(pattern), refuseMethod(allow));
     }
-    root.use(base, router);
+    for (const segment of new Set(endpoints.map((endpoint) => firstSegment(`${base}${endpoint.path}`))))
+      routers.set(segment, (routers.get(segment) ?? Router()).use(base, router));
   }
   root.use(auditFailures(services));
   return root;

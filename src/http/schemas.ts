@@ -10,10 +10,10 @@ const isStorable = (text: string) => text.isWellFormed() && !/[\0-\x08\x0b-\x1f\
 export const id = z
   .int()
   .positive()
-  .meta({ description: 'The id of the record.', examples: [42] });
+  .meta({ examples: [42] });
 
 /** A number in a path or a query: only digits. `1e3`, `0x10`, `+5` and ` 5` are rejected. */
-const digits = z
+export const digits = z
   .string()
   .regex(/^(0|[1-9][0-9]*)$/, 'must be a whole number')
   .transform(Number);
@@ -21,7 +21,7 @@ const digits = z
 /** An id in a path or a query. */
 export const pathId = digits
   .pipe(z.int().positive())
-  .meta({ description: 'The id of the record.', examples: [42], override: { type: 'integer', minimum: 1 } });
+  .meta({ examples: [42], override: { type: 'integer', minimum: 1 } });
 
 /** A boolean in a query. */
 export const flag = z.enum(['true', 'false']).meta({ description: 'true or false.' });
@@ -62,7 +62,7 @@ export const date = withCoercion(
   z.iso
     .date()
     .refine((day) => !/^\d{4}-\d\d-\d\d$/.test(day) || day >= '1000', 'must be between 1000-01-01 and 9999-12-31')
-    .meta({ description: 'A date, `YYYY-MM-DD`.', examples: ['2026-09-01'] }),
+    .meta({ examples: ['2026-09-01'] }),
   (value) => timestampFormat.safeParse(value).data?.slice(0, 10) ?? value,
 );
 
@@ -135,12 +135,10 @@ export const moment = z.iso
     (m) => Number.isNaN(Date.parse(m)) || /^[1-9]\d{3}-/.test(new Date(m).toISOString()),
     'must be between the years 1000 and 9999 in UTC',
   )
-  .meta({ description: 'Date and time, ISO 8601.', examples: ['2026-12-31T00:00:00Z'] });
+  .meta({ examples: ['2026-12-31T00:00:00Z'] });
 
 /** A date and time in a response, in UTC. */
-export const timestamp = z.iso
-  .datetime({ offset: true })
-  .meta({ description: 'Date and time, ISO 8601, in UTC.', examples: ['2026-09-01T08:00:00.000000+00:00'] });
+export const timestamp = z.iso.datetime({ offset: true }).meta({ examples: ['2026-09-01T08:00:00.000000+00:00'] });
 
 /**
  * Rejects lists with duplicates: equal entries or, if fields are given, entries that are equal in all of these
@@ -173,6 +171,13 @@ export const withDefault = (schema: z.ZodNumber, value: number) =>
       delete jsonSchema.default;
     },
   });
+
+const currencies = new Set(Intl.supportedValuesOf('currency'));
+
+/** A currency in a body. */
+export const currencyCode = z
+  .string()
+  .refine((code) => currencies.has(code), 'must be an ISO 4217 currency code in capital letters');
 
 /** The timestamps of every record. */
 export const timestamps = { created_at: timestamp, updated_at: timestamp };

@@ -15,7 +15,7 @@ const maxConcurrentReads = 2;
 const debounceMs = 4;
 const retryMs = 1_000;
 
-/** Reads new notifications and writes them to the streams. */
+/** Reads new messages and writes them to the streams. */
 export interface StreamReader {
   /** Reads for a stream soon, or when the read or write in progress is done. */
   request: (stream: Stream) => void;
@@ -25,7 +25,7 @@ export interface StreamReader {
 /** A stream's position among those of the read, from 1; the id of a notification, and the notification as JSON. */
 type EventRow = [streamIndex: number, id: string, event: string];
 
-/** Creates the reader of this process. Reads of several streams of a school share a statement. */
+/** Creates the reader of the notifications of this process. Reads of several streams of a school share a statement. */
 export function createStreamReader(
   pool: Pick<SchoolPool, 'query'>,
   registry: StreamRegistry,
@@ -156,6 +156,10 @@ async function queryEvents(
       maxBatchBytes,
     ],
   };
-  const { rows } = await pool.query<EventRow>(statement, { school: tenantId, operation: 'stream_read' });
+  const { rows } = await pool.query<EventRow>(statement, {
+    school: tenantId,
+    isVerified: true,
+    statement: 'stream_read',
+  });
   return rows;
 }

@@ -1,24 +1,30 @@
 import type { ServerResponse } from 'node:http';
 
+/** The `tenantId` of operators. */
+export const platform = 0;
+
 /** The session that a stream belongs to. */
 export interface StreamOwner {
+  /** `platform` for an operator. */
   tenantId: number;
   userId: number;
   sessionId: number;
 }
 
-/** An open stream of notifications. */
+/** An open stream: of the notifications of a user, or of the state of the installation for an operator. */
 export interface Stream extends StreamOwner {
   res: ServerResponse;
-  /** The id of the last notification that was written. */
+  /** The id of the last message that was written. */
   lastId: number;
   /** A read for this stream, or a write to it, is in progress. */
   isBusy: boolean;
-  /** New notifications may have arrived since it became busy. */
+  /** There may be new messages since it became busy. */
   isReadPending: boolean;
   isWriting: boolean;
   /** The current write started before the last heartbeat. */
   isLate: boolean;
+  /** Streams of a process are numbered in the order in which they were opened. */
+  number: number;
   /** Which of the heartbeat slots writes to this stream. */
   slot: number;
 }
@@ -74,6 +80,17 @@ export class StreamRegistry {
 
   ofTenant(tenantId: number): Stream[] {
     return [...(this.#byTenant.get(tenantId)?.values() ?? [])].flatMap((streams) => [...streams]);
+  }
+
+  countOfTenant(tenantId: number): number {
+    return [...(this.#byTenant.get(tenantId)?.values() ?? [])].reduce((sum, streams) => sum + streams.size, 0);
+  }
+
+  /** The newest stream of the school with the most streams. */
+  newestOfBusiestTenant(): Stream | undefined {
+    const counts = [...this.#byTenant.keys()].map((id) => ({ id, count: this.countOfTenant(id) }));
+    const busiest = counts.toSorted((a, b) => b.count - a.count)[0];
+    return busiest && this.ofTenant(busiest.id).reduce((newest, each) => (each.number > newest.number ? each : newest));
   }
 
   ofUser(tenantId: number, userId: number): Stream[] {

@@ -2,18 +2,21 @@ import type { ServerResponse } from 'node:http';
 import type { SchoolPool } from '../database/school-pool.ts';
 import type { Logger } from 'pino';
 import { z } from 'zod';
+import { countRefusal } from '../concurrency/refusals.ts';
 import { listener } from '../database/listener.ts';
 import { ApiError } from '../domain/errors.ts';
 import { createStreamReader } from './stream-reader.ts';
-import { type Stream, type StreamOwner, StreamRegistry } from './stream-registry.ts';
+import { platform, type Stream, type StreamOwner, StreamRegistry } from './stream-registry.ts';
+import { createSystemReader } from './system-reader.ts';
 
-export type { StreamOwner };
-
-/** The open streams of notifications of this process. */
+/** The open streams of this process. */
 export interface Streams {
   /**
-   * Sends the notifications after `lastId`. The stream stays open until the session, the client or the process ends it.
-   * @throws ApiError `rate_limited` when the user has too many streams open, `unavailable` when the process is stopping
+   * Sends the notifications after `lastId`, or to an operator the state of the installation. The stream stays open until the session, the client or the process ends it.
+   * If the process has too many streams, the newest one of the school with the most streams ends: its client reconnects
+   * and continues after its last id.
+   * @throws ApiError `rate_limited` when the user has too many streams open, `unavailable` when the process is stopping,
+   *   or has too many streams and no school has more than this one
    */
   open(res: ServerResponse, owner: StreamOwner, lastId: number): void;
   count(): number;
@@ -24,10 +27,14 @@ export interface Streams {
 export interface StreamsOptions {
   pool: Pick<SchoolPool, 'query'>;
   /** The URL of a direct connection: LISTEN does not work through a pooler in transaction mode. */
-  listenUrl: string;
+  /** With several servers, one for each of them. */
+  listenUrls: string[];
   listenRole: string | undefined;
   /** Between two heartbeats of a stream. Sessions are checked as often. */
   heartbeatMs: number;
+  /** The state of the installation is read this often while operators have streams. */
+  systemIntervalMs: number;
+  maxStreams: number;
   logger: Logger;
 }
 
@@ -93,21 +100,25 @@ async function findEndedSessions(pool: Pick<SchoolPool, 'query'>, sessionIds: nu
   return (rows[0]?.ended ?? []).map(Number);
 }
 
-/** Creates the streams of one process. One database connection listens for all of them. */
-export function openStreams({ pool, listenUrl, listenRole, heartbeatMs, logger }: StreamsOptions): Streams {
+/** Creates the streams of one process. One connection to each server listens for all of them. */
+export function openStreams(options: StreamsOptions): Streams {
+  const { pool, listenUrls, listenRole, heartbeatMs, systemIntervalMs, maxStreams, logger } = options;
   const registry = new StreamRegistry();
-  const reader = createStreamReader(pool, registry, logger);
-  const listening = listener({
-    url: listenUrl,
-    role: listenRole,
-    channel: 'school_events',
-    onPayload,
-    onListening() {
-      registry.all().forEach(reader.request);
-      checkSessions();
-    },
-    logger,
-  });
+  const notifications = createStreamReader(pool, registry, logger);
+  const system = createSystemReader({ pool, registry, intervalMs: systemIntervalMs, endSessions, logger });
+  const listeners = listenUrls.map((url) =>
+    listener({
+      url,
+      role: listenRole,
+      channel: 'school_events',
+      onPayload,
+      onListening() {
+        registry.all().forEach(read);
+        checkSessions();
+      },
+      logger,
+    }),
+  );
   let isClosed = false;
   let ticker: NodeJS.Timeout | undefined;
   let ticks = 0;
@@ -117,26 +128,30 @@ export function openStreams({ pool, listenUrl, listenRole, heartbeatMs, logger }
     if (registry.remove(stream)) endResponse(stream);
   }
 
+  function endSessions(sessionIds: readonly number[]): void {
+    for (const sessionId of sessionIds) registry.ofSession(sessionId).forEach(end);
+  }
+
+  /** Looks for new messages of a stream soon. */
+  function read(stream: Stream): void {
+    (stream.tenantId === platform ? system : notifications).request(stream);
+  }
+
   function onPayload(payload: string): void {
     const { tenant, users, ended } = parsePayload(payload);
     if (tenant !== undefined) {
       const streams = users ? users.flatMap((user) => registry.ofUser(tenant, user)) : registry.ofTenant(tenant);
-      streams.forEach(reader.request);
+      streams.forEach(read);
     }
-    if (ended?.session !== undefined) registry.ofSession(ended.session).forEach(end);
+    if (ended?.session !== undefined) endSessions([ended.session]);
     if (ended?.tenant !== undefined) registry.ofTenant(ended.tenant).forEach(end);
   }
 
   /** Ends the streams of sessions that have expired, and of those whose end this process has missed. */
   function checkSessions(): void {
     if (registry.size === 0) return;
-    findEndedSessions(pool, registry.sessionIds()).then(
-      (ended) => {
-        for (const sessionId of ended) registry.ofSession(sessionId).forEach(end);
-      },
-      // The next check follows with the next heartbeat.
-      () => undefined,
-    );
+    // After a failure, the next check follows with the next heartbeat.
+    findEndedSessions(pool, registry.sessionIds()).then(endSessions, () => undefined);
   }
 
   function onTick(): void {
@@ -149,10 +164,22 @@ export function openStreams({ pool, listenUrl, listenRole, heartbeatMs, logger }
     }
     if (slot > 0 || registry.size === 0) return;
     checkSessions();
-    void listening.check().then((isListening) => {
-      // Without notifications from the database, streams are read at each heartbeat.
-      if (!isListening) registry.all().forEach(reader.request);
+    void Promise.all(listeners.map((each) => each.check())).then((areListening) => {
+      // Without notifications from a server, streams are read at each heartbeat.
+      if (areListening.includes(false)) registry.all().forEach(read);
     });
+  }
+
+  /** Ends a stream of another school if there are too many. @throws ApiError if no school has more than this one */
+  function makeRoom({ tenantId }: StreamOwner): void {
+    if (registry.size < maxStreams) return;
+    const surplus = registry.newestOfBusiestTenant();
+    countRefusal('streams', 'limit');
+    if (surplus && registry.countOfTenant(surplus.tenantId) > registry.countOfTenant(tenantId) + 1) end(surplus);
+    else
+      throw new ApiError('unavailable', 'Too many streams are open. Try again in a moment.', {
+        retryAfter: 30,
+      });
   }
 
   function open(res: ServerResponse, owner: StreamOwner, lastId: number): void {
@@ -165,6 +192,8 @@ export function openStreams({ pool, listenUrl, listenRole, heartbeatMs, logger }
         { retryAfter: 30 },
       );
     if (res.closed) return;
+    makeRoom(owner);
+    const number = opened++;
     const stream: Stream = {
       tenantId: owner.tenantId,
       userId: owner.userId,
@@ -175,15 +204,16 @@ export function openStreams({ pool, listenUrl, listenRole, heartbeatMs, logger }
       isReadPending: false,
       isWriting: false,
       isLate: false,
-      slot: opened++ % heartbeatSlots,
+      number,
+      slot: number % heartbeatSlots,
     };
     registry.add(stream);
     res.once('close', () => registry.remove(stream));
     beginResponse(stream);
-    listening.start();
+    for (const each of listeners) each.start();
     ticker ??= setInterval(onTick, heartbeatMs / heartbeatSlots);
     // A NOTIFY since `lastId` was looked up did not reach this stream.
-    reader.request(stream);
+    read(stream);
   }
 
   return {
@@ -192,9 +222,10 @@ export function openStreams({ pool, listenUrl, listenRole, heartbeatMs, logger }
     async close() {
       isClosed = true;
       clearInterval(ticker);
-      reader.close();
+      notifications.close();
+      system.close();
       registry.all().forEach(end);
-      await listening.stop();
+      await Promise.all(listeners.map((each) => each.stop()));
     },
   };
 }

@@ -45,11 +45,15 @@ export interface Tokens {
   ): string;
   /** @throws ApiError unauthenticated without a token, invalid_token for an invalid or expired one */
   verify(authorization: string | undefined): Claims;
+  /** The session of a token that the service has issued, even if it has expired. Undefined for any other token. */
+  sessionOf(authorization: string | undefined): number | undefined;
   /** Signs a token that only opens the stream of notifications, and is valid as long as an access token. */
   signStreamToken(claims: Claims): { token: string; expires_at: string };
   /** @throws ApiError invalid_token for an invalid or expired stream token */
   verifyStreamToken(token: string): Claims;
 }
+
+const bearerToken = (authorization: string) => /^Bearer +(\S+)$/i.exec(authorization)?.[1] ?? '';
 
 /** @param secrets  the first one signs, all of them verify, so that secrets can be rotated */
 export function tokens(secrets: readonly string[]): Tokens {
@@ -67,10 +71,10 @@ export function tokens(secrets: readonly string[]): Tokens {
   const issue = (claims: Claims, expiresIn: number, forAudience: string) =>
     jwt.sign(claims, signing, { algorithm: 'HS256', expiresIn, issuer, audience: forAudience });
   /** Returns the payload of a token, or undefined if no secret verifies it. */
-  function payloadOf(token: string, ofAudience: string): unknown {
+  function payloadOf(token: string, ofAudience: string, ignoreExpiration = false): unknown {
     for (const key of keys) {
       try {
-        return jwt.verify(token, key, { algorithms: ['HS256'], issuer, audience: ofAudience });
+        return jwt.verify(token, key, { algorithms: ['HS256'], issuer, audience: ofAudience, ignoreExpiration });
       } catch {
         // Try the next key.
       }
@@ -91,7 +95,7 @@ export function tokens(secrets: readonly string[]): Tokens {
     },
     verify(authorization) {
       if (!authorization) throw new ApiError('unauthenticated', 'Send an access token: Authorization: Bearer <token>.');
-      const token = /^Bearer +(\S+)$/i.exec(authorization)?.[1] ?? '';
+      const token = bearerToken(authorization);
       const cached = cache.get(token);
       if (cached && cached.expiresAt > Date.now()) return cached.claims;
       cache.delete(token);
@@ -101,6 +105,10 @@ export function tokens(secrets: readonly string[]): Tokens {
       if (claims && expiry) return addToCache(token, claims, expiry.exp * 1000);
       throw new ApiError('invalid_token', 'The access token is invalid or has expired. Refresh it or log in again.');
     },
+    sessionOf: (authorization) =>
+      authorization === undefined
+        ? undefined
+        : Claims.safeParse(payloadOf(bearerToken(authorization), audience, true)).data?.sid,
     signStreamToken: (claims) => ({
       token: issue(claims, accessTokenSeconds, streamAudience),
       expires_at: new Date(Date.now() + accessTokenSeconds * 1000).toISOString(),

@@ -2,8 +2,9 @@ import { isUtf8 } from 'node:buffer';
 import type { Request, RequestHandler } from 'express';
 import { fileTypeFromBuffer } from 'file-type';
 import multer, { MulterError } from 'multer';
+import { requestOwner } from './request-owner.ts';
 import { ApiError } from '../domain/errors.ts';
-import type { Upload } from '../domain/files.ts';
+import { PictureError, type PictureType, type Upload } from '../domain/files.ts';
 import { bodyReader } from './body.ts';
 import type { Endpoint } from './endpoint.ts';
 
@@ -84,31 +85,44 @@ const tooLarge = (maxBytes: number, label = 'file') =>
 const invalidFile = (path: string, fault: string, label = 'file') =>
   new ApiError('validation_error', `The ${label} ${fault}`, { details: [{ path, message: fault }] });
 
+/** The bytes to store for an uploaded file. @throws ApiError `validation_error` for an unusable picture */
+async function contentToStore(
+  req: Request,
+  { picture, label }: NonNullable<Endpoint['upload']>,
+  path: string,
+  content: Buffer,
+  contentType: string,
+): Promise<Buffer> {
+  if (!picture) return content;
+  try {
+    return await picture(content, contentType as PictureType, requestOwner(req));
+  } catch (error) {
+    throw error instanceof PictureError ? invalidFile(path, error.message, label) : error;
+  }
+}
+
 /** Takes the file out of a JSON body. */
 async function takeDataUrl(
   req: Request,
   { field, maxBytes, types }: NonNullable<NonNullable<Endpoint['upload']>['dataUrl']>,
-  { label, fault }: NonNullable<Endpoint['upload']>,
+  upload: NonNullable<Endpoint['upload']>,
 ): Promise<void> {
   const body = req.body as Record<string, unknown> | undefined;
   const value = body && Object.hasOwn(body, field) ? body[field] : undefined;
   if (typeof value !== 'string' || !/^data:/i.test(value)) return;
   const [, base64 = ''] = /^data:[^,]{0,200};base64,([a-z0-9+/]+={0,2})$/i.exec(value) ?? [];
   const content = Buffer.from(base64, 'base64');
-  if (content.length > maxBytes) throw tooLarge(maxBytes, label);
+  if (content.length > maxBytes) throw tooLarge(maxBytes, upload.label);
   const detected = await fileTypeFromBuffer(content);
   if (!detected || !types.includes(detected.mime))
-    throw invalidFile(field, `must be a data URL of ${types.join(' or ')}, in base64.`, label);
-  const wrong = await fault?.(content, detected.mime);
-  if (wrong !== undefined) throw invalidFile(field, wrong, label);
+    throw invalidFile(field, `must be a data URL of ${types.join(' or ')}, in base64.`, upload.label);
+  const stored = await contentToStore(req, upload, field, content, detected.mime);
   req.body = Object.fromEntries(Object.entries(body ?? {}).filter(([name]) => name !== field));
-  req.upload = { content, contentType: detected.mime, name: `${field}.${detected.ext}` };
+  req.upload = { content: stored, contentType: detected.mime, name: `${field}.${detected.ext}` };
 }
 
-async function checkFile(
-  req: Request,
-  { fields, types, isOptional = false, label, fault }: NonNullable<Endpoint['upload']>,
-): Promise<void> {
+async function checkFile(req: Request, options: NonNullable<Endpoint['upload']>): Promise<void> {
+  const { fields, types, isOptional = false, label } = options;
   const file = (req.files as Express.Multer.File[] | undefined)?.find(({ fieldname }) => fields.includes(fieldname));
   if (!file && isOptional) return;
   if (!file) throw invalidFile(fields[0] ?? 'file', `must be sent in the field ${fields.join(' or ')}.`, label);
@@ -123,11 +137,10 @@ async function checkFile(
       `The file is ${contentType ?? 'of an unknown type'}; allowed: ${types.join(', ')}.`,
     );
   }
-  const wrong = await fault?.(file.buffer, contentType);
-  if (wrong !== undefined) throw invalidFile(file.fieldname, wrong, label);
+  const content = await contentToStore(req, options, file.fieldname, file.buffer, contentType);
   const name = storableName(file.originalname);
   const upload: Upload = {
-    content: file.buffer,
+    content,
     contentType,
     name: withExtension(name, extensions[contentType] ?? [detected?.ext ?? extensionOf(name)]),
   };

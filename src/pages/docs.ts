@@ -1,35 +1,36 @@
-import { createRequire } from 'node:module';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import express, { Router } from 'express';
-import helmet from 'helmet';
+import { compressedFile, sendStaticFile, type StaticFile } from '../http/static-files.ts';
+import { type ReferenceDocument, referencePages } from './reference.ts';
+import { contentPolicy } from './content-policy.ts';
 
-const require = createRequire(import.meta.url);
-const swaggerUi = dirname(require.resolve('swagger-ui-dist/package.json'));
-const assets = join(import.meta.dirname, 'docs');
-
-/** Serves Swagger UI at /api/docs, entirely from this origin. */
-export function docsRouter(): Router {
+/**
+ * Serves the reference of the API at /api/docs: one page of HTML for each section of the OpenAPI document.
+ * @param readDocument  returns the OpenAPI document
+ */
+export function docsRouter(readDocument: () => object): Router {
   const router = Router();
-  router.use(
-    helmet.contentSecurityPolicy({
-      useDefaults: false,
-      // Swagger UI sets style attributes. Inline scripts stay forbidden.
-      directives: {
-        defaultSrc: ["'none'"],
-        scriptSrc: ["'self'"],
-        styleSrc: ["'self'", "'unsafe-inline'"],
-        imgSrc: ["'self'", 'data:'],
-        connectSrc: ["'self'"],
-        frameAncestors: ["'none'"],
-      },
-    }),
-  );
+  router.use(contentPolicy());
   // The relative URLs in the page require the trailing slash.
   router.use((req, res, next) => {
     if (req.originalUrl.split('?')[0] === req.baseUrl) res.redirect(308, `${req.baseUrl}/`);
     else next();
   });
-  router.use(express.static(assets));
-  router.use(express.static(swaggerUi, { index: false, maxAge: '1d' }));
+  router.use(express.static(join(import.meta.dirname, 'docs'), { index: false }));
+  let pages: Map<string, () => string> | undefined;
+  const files = new Map<string, StaticFile>();
+  router.get('/{:section}', async (req, res, next) => {
+    const { section = '' } = req.params;
+    // For the first reader: most processes have none.
+    pages ??= referencePages(readDocument() as ReferenceDocument);
+    const render = pages.get(section);
+    if (!render) {
+      next();
+      return;
+    }
+    const file = files.get(section) ?? (await compressedFile('text/html; charset=utf-8', render()));
+    files.set(section, file);
+    sendStaticFile(req, res, file, 'no-cache');
+  });
   return router;
 }

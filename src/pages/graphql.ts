@@ -1,17 +1,18 @@
 import { join } from 'node:path';
-import express, { type RequestHandler, Router } from 'express';
-import helmet from 'helmet';
+import { type RequestHandler, Router } from 'express';
 import { z } from 'zod';
 import { tenantScope } from '../analytics/scope.ts';
 import { ApiError } from '../domain/errors.ts';
-import { rateLimits } from '../http/rate-limits.ts';
-import { concurrencyLimit, requestOwner } from '../concurrency/concurrency-limit.ts';
+import type { RateLimits } from '../http/rate-limits.ts';
+import { readInTime } from '../http/receive-body.ts';
+import { requestOwner } from '../http/request-owner.ts';
+import { authentication } from '../http/authenticate.ts';
 import { bodyReader } from '../http/body.ts';
+import { disconnectSignal } from '../http/disconnect.ts';
 import { requestContext } from '../http/call-context.ts';
 import type { Services } from '../http/services.ts';
-
-/** Maximum concurrent analytics queries per process: in total, and per operator. */
-const maxQueries = { school: 4, user: 2 };
+import { builtFiles } from './built-pages.ts';
+import { contentPolicy } from './content-policy.ts';
 
 /** A GraphQL over HTTP request. Batches are not supported. */
 const Body = z.object({
@@ -39,93 +40,80 @@ function parseBody(body: unknown): z.output<typeof Body> {
 }
 
 /** Serves the analytics API at /graphql, and an editor for it at /graphql/ide. */
-export function graphqlRouter(services: Services): Router {
+export function graphqlRouter(services: Services, limits: RateLimits): Router {
   const router = Router();
-  const limits = rateLimits(services.config);
-  const take = concurrencyLimit(maxQueries, 'Too many queries are in progress. Try again in a moment.');
   const named: RequestHandler = (req, _res, next) => {
     req.operation = 'analytics_admit';
     req.pattern = '/graphql';
     next();
   };
-  const authenticate: RequestHandler = (req, res, next) => {
+  const preventCaching: RequestHandler = (_req, res, next) => {
     res.set('Cache-Control', 'private, no-store');
-    req.claims = services.tokens.verify(req.headers.authorization);
     next();
   };
+  const authenticate = authentication(services, limits);
   /** Checks the permission in the database on every request, so that a revoked permission takes effect immediately. */
   const admit: RequestHandler = async (req, res, next) => {
     const { answer } = await services.call(
       'analytics_admit',
-      String(req.claims?.sid),
+      req.claims ? String(req.claims.sid) : null,
       {},
-      requestContext(req, services.config.BASE_DOMAIN),
+      requestContext(req, res, services.config.BASE_DOMAIN),
     );
     res.locals['scope'] = tenantScope(Admitted.parse(JSON.parse(answer)).tenant_ids);
     next();
   };
   const answer: RequestHandler = async (req, res) => {
     const { query, variables, operationName } = parseBody(req.body);
-    const free = take(requestOwner(req));
-    try {
-      const scope = res.locals['scope'] as ReturnType<typeof tenantScope>;
-      const { body, isRefused, faults } = await services.analytics.run({
+    const { body, isRefused, faults } = await services.analytics.run(
+      requestOwner(req),
+      {
         query,
         variables: variables ?? {},
         operationName: operationName ?? undefined,
-        scope,
-      });
-      for (const fault of faults) services.logger.error({ request_id: req.id, error: 'graphql', cause: fault });
-      const isGraphql = req.accepts(['application/json', graphqlType]) === graphqlType;
-      res
-        .status(isGraphql && isRefused ? 400 : 200)
-        .set('Content-Type', `${isGraphql ? graphqlType : 'application/json'}; charset=utf-8`);
-      res.end(body);
-    } finally {
-      free();
-    }
+        scope: res.locals['scope'] as ReturnType<typeof tenantScope>,
+      },
+      disconnectSignal(res),
+    );
+    for (const fault of faults) services.logger.error({ request_id: req.id, error: 'graphql', cause: fault });
+    const isGraphql = req.accepts(['application/json', graphqlType]) === graphqlType;
+    res
+      .status(isGraphql && isRefused ? 400 : 200)
+      .set('Content-Type', `${isGraphql ? graphqlType : 'application/json'}; charset=utf-8`);
+    res.end(body);
   };
-  router.post('/', named, authenticate, limits.session, admit, bodyReader('64kb'), answer);
+  const readBody = readInTime(bodyReader('64kb'), services.config);
+  router.post('/', named, preventCaching, authenticate.header, ...limits.session, admit, readBody, answer);
   router.all('/', named, (req, res) => {
     res.set('Allow', 'POST, OPTIONS').vary('Accept');
     if (req.method === 'OPTIONS') res.status(204).end();
     else if (req.method === 'GET' && req.accepts(['json', 'html']) === 'html') res.redirect('/graphql/ide/');
     else throw new ApiError('method_not_allowed', 'This path supports POST, OPTIONS.');
   });
-  router.use('/ide', ideRouter());
+  router.use('/ide', limits.page, ideRouter(services));
   return router;
 }
 
-/** The query editor: Ruru from its package, and our script that gets an access token. */
-function ideRouter(): Router {
+/** The page of analysts, which is part of the console, and Ruru, its query editor, from its package. */
+function ideRouter({ logger }: Services): Router {
   const router = Router();
   router.use((req, _res, next) => {
     req.pattern = '/graphql/ide';
     next();
   });
   router.use(
-    helmet.contentSecurityPolicy({
-      useDefaults: false,
-      directives: {
-        defaultSrc: ["'none'"],
-        scriptSrc: ["'self'"],
-        // The editor adds inline styles at run time.
-        styleSrc: ["'self'", "'unsafe-inline'"],
-        fontSrc: ["'self'", 'data:'],
-        imgSrc: ["'self'", 'data:'],
-        connectSrc: ["'self'"],
-        workerSrc: ["'self'"],
-        baseUri: ["'none'"],
-        formAction: ["'none'"],
-        frameAncestors: ["'none'"],
-      },
+    contentPolicy({
+      // The editor adds inline styles at run time.
+      styleSrc: ["'self'", "'unsafe-inline'"],
+      fontSrc: ["'self'", 'data:'],
+      imgSrc: ["'self'", 'data:'],
+      workerSrc: ["'self'"],
     }),
   );
   router.use((req, res, next) => {
     if (req.originalUrl.split('?')[0] === req.baseUrl) res.redirect(308, `${req.baseUrl}/`);
     else next();
   });
-  router.use(express.static(join(import.meta.dirname, 'ide')));
   router.get('/ruru/:file', async (req, res, next) => {
     // Load it only when the page is opened: it keeps 4 MB of compressed files in memory.
     const { getStaticFile } = await import('ruru/static');
@@ -135,9 +123,17 @@ function ideRouter(): Router {
       acceptEncoding: req.get('accept-encoding') ?? '',
       disallowDevAssets: true,
     });
-    if (!file) next();
+    if (!file) next(new ApiError('not_found', `There is no file ${req.originalUrl}.`));
     else
       res.set({ ...file.headers, 'Cache-Control': 'public, max-age=86400', Vary: 'Accept-Encoding' }).end(file.content);
   });
+  router.use(
+    builtFiles(logger, {
+      name: 'page of analysts',
+      address: '/graphql/ide',
+      folder: join(import.meta.dirname, '../../dist/console'),
+      fileOf: (path) => (path === '' ? 'ide.html' : ''),
+    }),
+  );
   return router;
 }

@@ -2,7 +2,7 @@ import type { RequestHandler } from 'express';
 import { ApiError } from '../domain/errors.ts';
 import { serviceInfo } from '../http/health.ts';
 
-const addresses = { docs: '/api/docs/', openapi: '/api/openapi.json' };
+const addresses = { docs: '/api/docs/', guide: '/api/guide/', openapi: '/api/openapi.json' };
 
 /**
  * Handles the root URLs. Browsers are redirected to the documentation. Other clients get name, version and addresses at
@@ -17,7 +17,8 @@ export const describeRoot: RequestHandler = (req, res) => {
   if (req.path === '/') {
     throw new ApiError(
       'not_found',
-      `There is no route GET /. The API is described in ${addresses.openapi} and, to browse, at ${addresses.docs}.`,
+      `There is no route GET /. The API is described in ${addresses.openapi} and, to browse, at ${addresses.docs}. ` +
+        `The guide is at ${addresses.guide}.`,
     );
   }
   const { service: name, version } = serviceInfo;

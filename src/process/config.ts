@@ -1,7 +1,9 @@
 import { createECDH, createPrivateKey, randomBytes } from 'node:crypto';
 import { resolve } from 'node:path';
 import { z } from 'zod';
+import { defaultConnectionMb } from '../database/school-pool.ts';
 import { email, password } from '../http/schemas.ts';
+import { samplers } from '../domain/tracing.ts';
 import { browserPushHosts } from '../domain/push.ts';
 
 // Error messages follow the name of the variable: `PORT must be …`.
@@ -73,9 +75,20 @@ const Environment = z.object({
   DATABASE_URL: postgresUrl.optional(),
   API_DATABASE_URL: postgresUrl.optional(),
   WORKER_DATABASE_URL: postgresUrl.optional(),
-  LISTEN_DATABASE_URL: postgresUrl.optional(),
+  LISTEN_DATABASE_URL: z
+    .string()
+    .transform((text) => text.split(/\s+/))
+    .pipe(z.array(postgresUrl))
+    .optional(),
+  WORKER_NODES: z
+    .string()
+    .regex(/^([a-z][a-z0-9-]*)(,[a-z][a-z0-9-]*)*$/, 'must be all, or names of nodes and home, separated by commas')
+    .default('all')
+    .transform((text) => (text === 'all' ? undefined : text.split(','))),
+  SESSION_DATABASE_URL: postgresUrl.optional(),
+  PREPARED_STATEMENTS: flag.default(true),
   DATABASE_POOL_SIZE: count(1, 200).default(10),
-  DATABASE_CONNECTION_MB: count(1, 10_000).default(250),
+  DATABASE_CONNECTION_MB: count(1, 10_000).default(defaultConnectionMb),
   ANALYTICS_DATABASE_URL: postgresUrl.optional(),
   ANALYTICS_CONNECTIONS: count(1, 20).default(2),
   ANALYTICS_STATEMENT_TIMEOUT_MS: count(100, 600_000).default(5_000),
@@ -87,6 +100,7 @@ const Environment = z.object({
     .transform((text) => text.split(',').map((secret) => secret.trim()))
     .pipe(z.array(z.string().min(32, 'must contain secrets of 32 or more characters each')).min(1))
     .optional(),
+  OPERATORS_NEED_SECOND_FACTOR: flag.default(false),
   PLATFORM_ADMIN_EMAIL: apiField(email, 'must be an email address').optional(),
   PLATFORM_ADMIN_PASSWORD: apiField(password, 'must have 8 to 200 characters and no control characters').optional(),
   SMTP_URL: z
@@ -141,6 +155,20 @@ const Environment = z.object({
       ),
     )
     .default(browserPushHosts),
+  WEBHOOK_PRIVATE_ORIGINS: z
+    .string()
+    .transform((text) => text.split(',').map((origin) => origin.trim().toLowerCase()))
+    .pipe(
+      z.array(
+        z
+          .string()
+          .refine(
+            (origin) => /^https?:\/\//.test(origin) && URL.parse(origin)?.origin === origin,
+            'must be comma-separated origins (https://10.0.0.1:8443)',
+          ),
+      ),
+    )
+    .default([]),
   CORS_ORIGINS: z
     .string()
     .transform((text) => text.split(',').map((origin) => origin.trim()))
@@ -148,14 +176,47 @@ const Environment = z.object({
     .optional(),
   TRUST_PROXY: count(0, 10).default(0),
   RATE_LIMIT_PER_MINUTE: count(0, 1_000_000).default(600),
+  USER_RATE_LIMIT_PER_MINUTE: count(0, 1_000_000).default(1_200),
+  SCHOOL_RATE_LIMIT_PER_MINUTE: count(0, 10_000_000).default(30_000),
   PUBLIC_RATE_LIMIT_PER_MINUTE: count(0, 1_000_000).default(120),
+  API_KEY_MAX_DAYS: count(0, 3650).default(0),
+  UPLOADS_AT_A_TIME: count(1, 1000).default(8),
+  BODY_TIMEOUT_MS: count(100, 3_600_000).default(120_000),
+  BODY_STALL_MS: count(50, 600_000).default(10_000),
+  STREAMS_AT_A_TIME: count(1, 100_000).default(10_000),
   STREAM_HEARTBEAT_MS: count(50, 300_000).default(25_000),
+  SYSTEM_STREAM_INTERVAL_MS: count(50, 300_000).default(2_000),
   WORKER_CONCURRENCY: count(1, 100).default(4),
   WORKER_CRASH_CHECK_MS: count(50, 60_000).default(5_000),
   PUSH_TIMEOUT_MS: count(100, 60_000).default(10_000),
+  WEBHOOK_TIMEOUT_MS: count(100, 60_000).default(10_000),
   LEASE_RENEW_MS: count(50, 5_000).default(5_000),
   TIMETABLE_QUEUE_WAIT_MS: count(0, 60_000).default(5_000),
   TENANT_RETENTION_DAYS: count(1, 3650).default(30),
+  EXPORT_RETENTION_DAYS: count(1, 36_500).default(730),
+  OUTBOX_RETENTION_DAYS: count(1, 3650).default(30),
+  SESSION_RETENTION_DAYS: count(1, 3650).default(30),
+  AUDIT_RETENTION_DAYS: count(30, 36_500).default(730),
+  // The analytics facts of the last 60 days are read from these rows.
+  DELIVERY_RETENTION_DAYS: count(60, 3650).default(90),
+  NOTIFICATION_RETENTION_DAYS: count(60, 3650).default(365),
+  IDEMPOTENCY_KEY_RETENTION_HOURS: count(24, 8760).default(24),
+  FAILED_JOB_RETENTION_DAYS: count(1, 3650).default(90),
+  // The page Usage shows the last twelve months.
+  USAGE_RETENTION_DAYS: count(400, 36_500).default(1095),
+  USAGE_INTERVAL_MS: count(50, 3_600_000).default(60_000),
+  CLOSED_SCHOOL_WAIT_MS: count(0, 60_000).default(2_500),
+  SLOW_STATEMENT_MS: count(0, 60_000).default(1_000),
+  OTEL_SDK_DISABLED: flag.default(false),
+  OTEL_EXPORTER_OTLP_ENDPOINT: httpUrl.optional(),
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: httpUrl.optional(),
+  OTEL_SERVICE_NAME: z.string().min(1).default('school-management-service'),
+  OTEL_TRACES_SAMPLER: oneOf(...samplers).default('parentbased_always_on'),
+  OTEL_TRACES_SAMPLER_ARG: z
+    .string()
+    .transform(Number)
+    .refine((ratio) => ratio >= 0 && ratio <= 1, 'must be a number from 0 to 1')
+    .default(1),
   LOG_LEVEL: oneOf('silent', 'error', 'warn', 'info', 'debug').default('info'),
 });
 
@@ -178,6 +239,11 @@ function settings(env: z.output<typeof Environment>) {
     isProduction,
     /** The first secret signs, all verify. Without JWT_SECRETS a development process generates one. */
     jwtSecrets: env.JWT_SECRETS ?? [randomBytes(32).toString('hex')],
+    /** Where spans go; undefined when traces are off. */
+    tracesUrl: env.OTEL_SDK_DISABLED
+      ? undefined
+      : (env.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT ??
+        (env.OTEL_EXPORTER_OTLP_ENDPOINT && `${env.OTEL_EXPORTER_OTLP_ENDPOINT.replace(/\/$/, '')}/v1/traces`)),
     migrateOnStart: env.MIGRATE_ON_START ?? !isProduction,
   };
 }
@@ -217,6 +283,12 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
   }
   if (variables['NODE_ENV'] === 'production' && parsed.data?.WEB_PUSH_HOSTS.some((host) => host.startsWith('http:'))) {
     problems.push('WEB_PUSH_HOSTS must not contain http:// origins in production');
+  }
+  if (
+    variables['NODE_ENV'] === 'production' &&
+    parsed.data?.WEBHOOK_PRIVATE_ORIGINS.some((origin) => origin.startsWith('http:'))
+  ) {
+    problems.push('WEBHOOK_PRIVATE_ORIGINS must not contain http:// origins in production');
   }
   if (!parsed.success || problems.length > 0) throw new ConfigError(problems);
   return settings(parsed.data);

@@ -9,6 +9,7 @@ import {
   startEmbedded,
   startScratch,
 } from '../database/embedded.ts';
+import { withOwner } from '../database/pool.ts';
 
 /** The name of the database on the embedded server. */
 export const databaseName = 'school';
@@ -73,6 +74,18 @@ export async function checkReachable(url: string): Promise<void> {
   }
 }
 
+/** @throws an error that says what to run, when the database has no tables of the service */
+export const checkMigrated = (ownerUrl: string): Promise<void> =>
+  withOwner(ownerUrl, async (client) => {
+    const { rows } = await client.query<{ is_migrated: boolean }>(
+      "select to_regclass('platform.installation') is not null and to_regnamespace('core') is not null as is_migrated",
+    );
+    if (!rows[0]?.is_migrated)
+      throw new Error(
+        `The database ${describeDatabase(ownerUrl)} has not been migrated. Run this first: npm run migrate`,
+      );
+  });
+
 /** The message for a new data directory that was linked to older data; undefined when it was not. */
 export function olderDataNotice({ cluster, olderDataFrom }: EmbeddedServer, dataDir: string): string | undefined {
   return (
@@ -80,6 +93,60 @@ export function olderDataNotice({ cluster, olderDataFrom }: EmbeddedServer, data
     `Found a database created on ${formatMinute(olderDataFrom)} in ${cluster}. ` +
       `To start with a new database, stop the service and run: ${resetCommand(dataDir)}`
   );
+}
+
+/**
+ * Runs `work` with a server, and stops the server afterwards, or before a signal or a closed pipe ends this process:
+ * Postgres would keep running. A command that handles signals itself ends `work`.
+ */
+async function withServer<Server extends EmbeddedServer, T>(
+  opening: Promise<Server>,
+  work: (server: Server) => Promise<T>,
+): Promise<T> {
+  let stopping: Promise<void> | undefined;
+  const stop = () => (stopping ??= opening.then((server) => server.stop()));
+  const signals = (['SIGINT', 'SIGTERM', 'SIGHUP'] as const).filter((name) => process.listenerCount(name) === 0);
+  let isEnding = false;
+  const stopListening = () => {
+    for (const name of signals) process.off(name, onSignal);
+    process.stdout.off('error', onClosedPipe);
+  };
+  function onSignal(signal: NodeJS.Signals): void {
+    // On Ctrl-C the terminal signals npm and this process, and npm forwards its signal: ignore the second one.
+    if (isEnding) return;
+    isEnding = true;
+    const end = () => {
+      stopListening();
+      process.kill(process.pid, signal);
+    };
+    stop().then(end, end);
+  }
+  /** The reader of a pipe, such as `head`, may exit first. */
+  const onClosedPipe = () => onSignal('SIGTERM');
+  for (const name of signals) process.on(name, onSignal);
+  process.stdout.on('error', onClosedPipe);
+  try {
+    return await work(await opening);
+  } finally {
+    await stop().finally(stopListening);
+  }
+}
+
+/** Starts the embedded server of a data directory, which is locked until the server stops. */
+async function openEmbedded(dataDir: string): Promise<EmbeddedServer> {
+  const release = await lockDataDir(dataDir);
+  try {
+    const server = await startEmbedded(dataDir);
+    return {
+      ...server,
+      async stop(mode) {
+        await server.stop(mode).finally(release);
+      },
+    };
+  } catch (error) {
+    await release();
+    throw error;
+  }
 }
 
 /**
@@ -93,28 +160,21 @@ export async function withDatabase<T>(config: Config, work: (ownerUrl: string) =
   }
   const running = await findRunning(config.DATA_DIR);
   if (running) return work(running(databaseName));
-  const release = await lockDataDir(config.DATA_DIR);
-  try {
-    const server = await startEmbedded(config.DATA_DIR);
-    try {
-      const notice = olderDataNotice(server, config.DATA_DIR);
-      if (notice) process.stderr.write(`${notice}\n`);
-      await ensureDatabase(server, databaseName);
-      return await work(server.url(databaseName));
-    } finally {
-      await server.stop();
-    }
-  } finally {
-    await release();
-  }
+  return withServer(openEmbedded(config.DATA_DIR), async (server) => {
+    const notice = olderDataNotice(server, config.DATA_DIR);
+    if (notice) process.stderr.write(`${notice}\n`);
+    await ensureDatabase(server, databaseName);
+    return work(server.url(databaseName));
+  });
 }
 
+/** `withDatabase` for commands that need the tables of the service. @throws when the database has not been migrated */
+export const withMigratedDatabase = <T>(config: Config, work: (ownerUrl: string) => Promise<T>): Promise<T> =>
+  withDatabase(config, async (ownerUrl) => {
+    await checkMigrated(ownerUrl);
+    return work(ownerUrl);
+  });
+
 /** Runs `work` with a temporary server, which is deleted afterwards. */
-export async function withScratchServer<T>(work: (server: EmbeddedServer) => Promise<T>): Promise<T> {
-  const server = await startScratch();
-  try {
-    return await work(server);
-  } finally {
-    await server.stop();
-  }
-}
+export const withScratchServer = <T>(work: (server: EmbeddedServer) => Promise<T>): Promise<T> =>
+  withServer(startScratch(), work);

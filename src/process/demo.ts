@@ -42,12 +42,32 @@ export async function loadDemo(client: pg.Client, passwords: Passwords): Promise
   }
 }
 
+/** A login of the demo school, or of its operator. */
+export type DemoLogin = 'admin' | 'teacher' | 'student' | 'operator';
+
+/**
+ * The demo logins that work: their accounts exist and still have the password of the demo. A school named demo may have
+ * been imported, without the operator or with other users.
+ */
+export async function findDemoLogins(client: pg.Client, passwords: Passwords): Promise<DemoLogin[]> {
+  const { rows } = await client.query<{ email: string; password_hash: string }>(
+    'select email, password_hash from core.login_hashes($1, $2)',
+    [demo.subdomain, [demo.admin, demo.teacher, demo.student, demo.operator]],
+  );
+  const hashes = [...new Set(rows.map((row) => row.password_hash))];
+  const isRight = new Map(
+    await Promise.all(hashes.map(async (hash) => [hash, await passwords.verify(hash, demo.password)] as const)),
+  );
+  const working = new Set(rows.filter((row) => isRight.get(row.password_hash)).map((row) => row.email));
+  return (['admin', 'teacher', 'student', 'operator'] as const).filter((login) => working.has(demo[login]));
+}
+
 /** Generates a timetable for the school of this transaction, through the API's functions. Takes about half a second. */
 async function generateTimetable(client: pg.Client): Promise<void> {
   const call = async <Answer>(operation: string, params: object) =>
     (await client.query<{ answer: Answer }>(`select api.${operation}($1) as answer`, [JSON.stringify(params)])).rows[0]
       ?.answer;
-  await client.query("select set_config('app.wide_permissions', '{timetable.manage}', true)");
+  await client.query("select set_config('app.whole_school_permissions', '{timetable.manage}', true)");
   const generation = await call<GenerationRun>('timetable_generate', {});
   if (!generation) return;
   const timetable = await generateInThread(generation.problem, { effort: 1 });

@@ -3,7 +3,9 @@ import type { WorkerEvents } from 'graphile-worker';
 import type pg from 'pg';
 import type { Logger } from 'pino';
 import packageJson from '../../package.json' with { type: 'json' };
+import { refusalCounts } from '../concurrency/refusals.ts';
 import type { SchoolPool } from '../database/school-pool.ts';
+import type { ObserveDelivery } from '../../workers/task-context.ts';
 import { type Facts, type Queue, readQueueWithin } from '../database/queue.ts';
 import { listen } from './listen.ts';
 
@@ -13,8 +15,13 @@ export interface Metrics {
   url: string;
   /** Records a finished request. `route` is the route pattern: paths with ids would create unlimited series. */
   observeRequest: (method: string, route: string, status: number, seconds: number) => void;
+  /** Records a call of the database. `operation` is one of `core.operation`. */
+  observeCall: (operation: string, seconds: number) => void;
+  /** Records the result of sending a message. */
+  observeDelivery: ObserveDelivery;
   /** Reports the connections of a pool at each scrape. */
-  watchPool(name: 'api' | 'worker', pool: WatchedPool): void;
+  /** @param name  `api`, `worker`, or `worker_` and the name of a node */
+  watchPool(name: string, pool: WatchedPool): void;
   /** Reports how the API process uses its connections. */
   watchSchoolPool(pool: Pick<SchoolPool, 'counts'>): void;
   watchStreams(count: () => number): void;
@@ -46,14 +53,28 @@ const states = ['ready', 'waiting', 'running', 'failed'] as const;
 type Prometheus = typeof import('prom-client');
 type Registry = InstanceType<Prometheus['Registry']>;
 
-/** The histograms of requests and jobs. */
-function createHistograms(prom: Prometheus, registers: Registry[]) {
+/** What happens in this process: requests, calls of the database, jobs and deliveries. */
+function createEventMetrics(prom: Prometheus, registers: Registry[]) {
   return {
     requests: new prom.Histogram({
       name: 'http_request_duration_seconds',
       help: 'Requests by route pattern. Status 499: the client disconnected. Streams are in school_streams_open.',
       labelNames: ['method', 'route', 'status'] as const,
       buckets: requestBuckets,
+      registers,
+    }),
+    // Without buckets or quantiles: two series for each operation.
+    calls: new prom.Summary({
+      name: 'school_database_call_seconds',
+      help: 'Calls of the database by operation, with their wait for a connection and their retries.',
+      labelNames: ['operation'] as const,
+      percentiles: [],
+      registers,
+    }),
+    deliveries: new prom.Counter({
+      name: 'school_deliveries_total',
+      help: 'Attempts to send a notification or webhook. Outcome: sent, retry or failed (no further attempt).',
+      labelNames: ['channel', 'outcome'] as const,
       registers,
     }),
     finishedJobs: new prom.Histogram({
@@ -136,16 +157,36 @@ function createSchoolPoolCounters(prom: Prometheus, registers: Registry[], { cou
     });
   counter(
     'school_database_checkouts_total',
-    'Connections taken for requests: one of the two of the school (home), or another one because both were busy.',
+    'Connections taken for requests: preferred by the school, or any other one (fallback) because those were busy.',
     'connection',
-    () => ({ home: counts.home, other: counts.other }),
+    () => ({ preferred: counts.preferred, fallback: counts.fallback }),
   );
   counter(
-    'school_database_renewals_total',
+    'school_database_replacements_total',
     'Connections replaced because of the estimated memory of their backend, or because of their age.',
     'reason',
-    () => ({ memory: counts.renewedForMemory, age: counts.renewedForAge }),
+    () => ({ memory: counts.replacedForMemory, age: counts.replacedForAge }),
   );
+  counter(
+    'school_database_abandoned_total',
+    'Requests whose client disconnected while they waited for a connection, or while their read was running.',
+    'state',
+    () => ({ waiting: counts.abandonedWaiting, running: counts.abandonedRunning }),
+  );
+}
+
+/** The counter of the tasks that the queues of this process have refused. */
+function createRefusalCounter(prom: Prometheus, registers: Registry[]) {
+  new prom.Counter({
+    name: 'school_queue_refusals_total',
+    help: 'Refused requests by queue. limit: too many. estimate: would wait too long. timeout: waited too long.',
+    labelNames: ['queue', 'reason'] as const,
+    registers,
+    collect() {
+      this.reset();
+      for (const { queue, reason, count } of refusalCounts()) this.inc({ queue, reason }, count);
+    },
+  });
 }
 
 /** The gauges of the connection pools. @returns the pools to report, to which more can be added */
@@ -250,9 +291,10 @@ export async function openMetrics({ host, port, pool, logger }: MetricsOptions):
     labelNames: ['version'],
     registers,
   }).set({ version: packageJson.version }, 1);
-  const { requests, finishedJobs } = createHistograms(prom, registers);
+  const { requests, calls, deliveries, finishedJobs } = createEventMetrics(prom, registers);
   const queue = queueReader(pool, logger, createQueueGauges(prom, registers));
   const pools = createPoolGauges(prom, registers);
+  createRefusalCounter(prom, registers);
 
   const collect = () => queue.read().then(() => register.metrics());
   const server = metricsServer(collect, register.contentType, logger);
@@ -265,12 +307,14 @@ export async function openMetrics({ host, port, pool, logger }: MetricsOptions):
     observeRequest(method, route, status, seconds) {
       requests.observe({ method: knownMethods.has(method) ? method : 'other', route, status }, seconds);
     },
+    observeCall: (operation, seconds) => calls.observe({ operation }, seconds),
+    observeDelivery: (channel, outcome) => deliveries.inc({ channel, outcome }),
     watchPool: (name, watched) => void pools.set(name, watched),
     watchSchoolPool: (watched) => createSchoolPoolCounters(prom, registers, watched),
     watchStreams(count) {
       new prom.Gauge({
         name: 'school_streams_open',
-        help: 'Open notification streams of this process.',
+        help: 'Open streams of this process: notifications, and the state of the installation for operators.',
         registers,
         collect() {
           this.set(count());

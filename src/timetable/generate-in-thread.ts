@@ -1,4 +1,5 @@
 import { availableParallelism } from 'node:os';
+import type { RequestOwner } from '../concurrency/fair-queue.ts';
 import { createThreadPool, ThreadLimitError } from '../concurrency/thread-pool.ts';
 import { defaultTimeLimit } from './generate.ts';
 import type { Generated, Options, Problem } from './problem.ts';
@@ -10,6 +11,7 @@ export interface GenerateTask {
 
 /** A problem with 100 classes needs 30 MB. One processor is left for the event loop. */
 const run = createThreadPool<GenerateTask, Generated>({
+  name: 'generator_threads',
   script: new URL('generate.worker.ts', import.meta.url),
   resourceLimits: { maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 16, stackSizeMb: 4 },
   maxThreads: Math.max(1, availableParallelism() - 1),
@@ -27,7 +29,9 @@ const graceMs = 15_000;
 /** The generator exceeded the time or memory limit of its thread. */
 export class GeneratorLimitError extends Error {}
 
-export interface GenerateSignals {
+export interface GenerateRequest {
+  /** The user and the school that the threads are shared out to. */
+  owner?: RequestOwner;
   /** Ends the wait, or terminates the thread, for a client that has disconnected. */
   signal?: AbortSignal;
   /** Ends only the wait for a thread. */
@@ -41,11 +45,11 @@ export interface GenerateSignals {
 export async function generateInThread(
   problem: Problem,
   options: Options = {},
-  { signal, waitSignal }: GenerateSignals = {},
+  { owner, signal, waitSignal }: GenerateRequest = {},
 ): Promise<Generated> {
   const timeoutMs = (options.time_limit_ms ?? defaultTimeLimit) + graceMs;
   try {
-    return await run({ problem, options }, { timeoutMs, signal, waitSignal });
+    return await run({ problem, options }, { owner, timeoutMs, signal, waitSignal });
   } catch (error) {
     if (!(error instanceof ThreadLimitError)) throw error;
     const reason = error.limit === 'time' ? 'took too long to generate' : 'needs too much memory';

@@ -6,13 +6,13 @@ import { send } from '../support/client/wire.ts';
 const { service, school } = await serviceWithSchool();
 const query = '{ tenants { totalCount } }';
 const introspection = '{ __schema { queryType { name } } }';
-const ask = (token: string) => askGraphql<{ tenants: { totalCount: number } }>(service, token, query);
+const runQuery = (token: string) => askGraphql<{ tenants: { totalCount: number } }>(service, token, query);
 
 describe('/graphql', () => {
   test('serves all operators: analysts and admins', async () => {
     const analyst = await analystOf(service, null);
     for (const { token } of [analyst, service.operator])
-      expect(await ask(token)).toMatchObject({ status: 200, data: { tenants: { totalCount: 1 } } });
+      expect(await runQuery(token)).toMatchObject({ status: 200, data: { tenants: { totalCount: 1 } } });
   });
 
   test('rejects requests without a valid token, including introspection', async () => {
@@ -38,15 +38,15 @@ describe('/graphql', () => {
 
   test('rejects deactivated operators and ended sessions from the next request on', async () => {
     const analyst = await analystOf(service, null);
-    expect((await ask(analyst.token)).status).toBe(200);
+    expect((await runQuery(analyst.token)).status).toBe(200);
     const again = await service.anonymous.login({ is_platform: true, email: analyst.email, password: testPassword });
     await analyst.post('/api/auth/logout', undefined, 200);
-    expect(await ask(analyst.token)).toMatchObject({ status: 401, error: 'invalid_token' });
-    expect((await ask(again.token)).status).toBe(200);
+    expect(await runQuery(analyst.token)).toMatchObject({ status: 401, error: 'invalid_token' });
+    expect((await runQuery(again.token)).status).toBe(200);
     await service.database.query('update platform.user_account set is_active = false where email = $1', [
       analyst.email,
     ]);
-    expect(await ask(again.token)).toMatchObject({ status: 401, error: 'invalid_token' });
+    expect(await runQuery(again.token)).toMatchObject({ status: 401, error: 'invalid_token' });
   });
 
   test('is the only API for analysts; an admin who becomes an analyst is limited to their schools', async () => {
@@ -57,9 +57,9 @@ describe('/graphql', () => {
       [analyst.email],
     );
     const admin = await service.anonymous.login({ is_platform: true, email: analyst.email, password: testPassword });
-    expect((await ask(admin.token)).data.tenants.totalCount).toBe(1);
+    expect((await runQuery(admin.token)).data.tenants.totalCount).toBe(1);
     await service.database.query("update platform.user_account set role = 'analyst' where email = $1", [analyst.email]);
-    expect((await ask(admin.token)).data.tenants.totalCount).toBe(0);
+    expect((await runQuery(admin.token)).data.tenants.totalCount).toBe(0);
   });
 
   test('accepts only POST, and its responses are not cached', async () => {
@@ -80,7 +80,7 @@ describe('/graphql', () => {
     expect((await send(service.url, { path: '/graphql', headers: { accept: 'text/html' } })).headers['location']).toBe(
       '/graphql/ide/',
     );
-    expect((await ask(service.operator.token)).headers['cache-control']).toBe('private, no-store');
+    expect((await runQuery(service.operator.token)).headers['cache-control']).toBe('private, no-store');
   });
 
   test('sends the request id', async () => {

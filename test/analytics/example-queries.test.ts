@@ -123,6 +123,16 @@ describe('the example queries of docs/analytics.md', () => {
   });
 });
 
+test('the examples are the built-in questions', async () => {
+  const { data } = await analyst.get<{ name: string; query: string; is_built_in: boolean; owner: null }[]>(
+    '/api/platform/questions?pageSize=100',
+  );
+  const byName = (a: { name: string }, b: { name: string }) => a.name.localeCompare(b.name);
+  expect(data.map(({ name, query, is_built_in, owner }) => ({ name, query, is_built_in, owner })).sort(byName)).toEqual(
+    questions.map(({ title, query }) => ({ name: title, query, is_built_in: true, owner: null })).sort(byName),
+  );
+});
+
 afterAll(() => {
   if (isWriting) writeFileSync(file, written);
 });

@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { makeIntrospectionQuery } from 'pg-introspection';
-import { withoutSchools } from '../../src/analytics/introspection.ts';
+import { catalogQuery } from '../../src/analytics/introspection.ts';
 import { provision } from '../support/database/tenants.ts';
 import { testDatabase, type TestDatabase } from '../support/server/database.ts';
 
@@ -11,17 +10,22 @@ beforeAll(async () => {
 });
 afterAll(() => database.drop());
 
-test('the analytics process reads the catalog without the tables of schools', async () => {
-  const [row = {}] = await database.query(withoutSchools(makeIntrospectionQuery()));
-  const { namespaces, classes } = JSON.parse(String(Object.values(row)[0])) as {
-    namespaces: { _id: string; nspname: string }[];
-    classes: { relname: string; relnamespace: string }[];
-  };
-  expect(namespaces.map(({ nspname }) => nspname)).toEqual(
-    expect.arrayContaining(['analytics', 'pg_catalog', 'public']),
+interface Catalog {
+  namespaces: { nspname: string }[];
+  classes: { _id: string; relname: string }[];
+  attributes: { attrelid: string; atttypid: string }[];
+  types: { _id: string }[];
+}
+
+test('the analytics process reads only the views of analysts from the catalog, with all of their types', async () => {
+  const [row = {}] = await database.query(catalogQuery);
+  const { namespaces, classes, attributes, types } = JSON.parse(String(row['introspection'])) as Catalog;
+  expect(namespaces.map(({ nspname }) => nspname)).toEqual(['analytics', 'pg_catalog']);
+  const views = await database.query<{ name: string }>(
+    'select viewname as name from pg_views where schemaname = \'analytics\' order by viewname collate "C"',
   );
-  expect(namespaces.filter(({ nspname }) => nspname.startsWith('tenant_'))).toEqual([]);
-  expect(classes.map(({ relname }) => relname)).toContain('attendance_days');
-  const known = new Set(namespaces.map(({ _id }) => _id));
-  expect(classes.filter(({ relnamespace }) => !known.has(relnamespace))).toEqual([]);
+  expect(classes.map(({ relname }) => relname)).toEqual(views.map(({ name }) => name));
+  const ids = new Set(types.map(({ _id }) => _id));
+  expect(attributes.length).toBeGreaterThan(100);
+  expect(attributes.filter(({ atttypid }) => !ids.has(atttypid))).toEqual([]);
 });

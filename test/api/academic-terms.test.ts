@@ -39,20 +39,20 @@ const add = async (from: string, to: string, fields: Record<string, unknown> = {
 describe('a term', () => {
   test('is created, returned with the fields that were sent, updated, and deleted', async () => {
     const sent = term('01-01', '01-31');
-    const made = await school.admin.post<Term>('/api/academic-terms', sent, 201);
-    const path = `/api/academic-terms/${made.data.id}`;
-    expect(made.headers.get('location')).toBe(path);
-    expect(made.data).toMatchObject({ ...sent, academic_year_name: 'Year 2020' });
-    expect((await school.admin.get<Term>(path)).data).toEqual(made.data);
-    const changed = await school.admin.put<Term>(path, { ...made.data, name: 'Winter', end_date: '2020-01-30' });
+    const created = await school.admin.post<Term>('/api/academic-terms', sent, 201);
+    const path = `/api/academic-terms/${created.data.id}`;
+    expect(created.headers.get('location')).toBe(path);
+    expect(created.data).toMatchObject({ ...sent, academic_year_name: 'Year 2020' });
+    expect((await school.admin.get<Term>(path)).data).toEqual(created.data);
+    const changed = await school.admin.put<Term>(path, { ...created.data, name: 'Winter', end_date: '2020-01-30' });
     expect(changed.data).toEqual({
-      ...made.data,
+      ...created.data,
       name: 'Winter',
       end_date: '2020-01-30',
       updated_at: changed.data.updated_at,
     });
     expect((await school.admin.get<Term>(path)).data).toEqual(changed.data);
-    expect((await school.admin.delete(path)).data).toEqual({ id: made.data.id });
+    expect((await school.admin.delete(path)).data).toEqual({ id: created.data.id });
     for (const again of [
       school.admin.get(path, 404),
       school.admin.put(path, { name: 'X' }, 404),
@@ -63,13 +63,13 @@ describe('a term', () => {
   });
 
   test('can be moved to another academic year only together with dates inside that year', async () => {
-    const made = await add('02-01', '02-20');
-    const path = `/api/academic-terms/${made.id}`;
+    const created = await add('02-01', '02-20');
+    const path = `/api/academic-terms/${created.id}`;
     const other = years[1]?.id;
     expect((await school.admin.put(path, { academic_year_id: other }, 400)).details).toMatchObject([
       { path: 'start_date' },
     ]);
-    expect((await school.admin.get<Term>(path)).data).toEqual(made);
+    expect((await school.admin.get<Term>(path)).data).toEqual(created);
     const moved = await school.admin.put<Term>(path, {
       academic_year_id: other,
       start_date: '2021-02-01',
@@ -242,11 +242,11 @@ describe('the list of terms', () => {
 });
 
 test('teachers can read terms but not write them; students cannot read them', async () => {
-  const made = await add('09-01', '09-10');
+  const created = await add('09-01', '09-10');
   const [teacher, student] = [await school.user(['teacher']), await school.user(['student'])];
-  const path = `/api/academic-terms/${made.id}`;
-  expect((await teacher.get<Term>(path)).data).toEqual(made);
-  expect((await teacher.get<Term[]>('/api/academic-terms?search=09-01')).data).toEqual([made]);
+  const path = `/api/academic-terms/${created.id}`;
+  expect((await teacher.get<Term>(path)).data).toEqual(created);
+  expect((await teacher.get<Term[]>('/api/academic-terms?search=09-01')).data).toEqual([created]);
   for (const client of [teacher, student]) {
     expect((await client.post('/api/academic-terms', term('10-01', '10-10'), 403)).error).toBe('forbidden');
     expect((await client.put(path, { name: 'Mine' }, 403)).error).toBe('forbidden');
@@ -254,5 +254,5 @@ test('teachers can read terms but not write them; students cannot read them', as
   }
   expect((await student.get(path, 403)).error).toBe('forbidden');
   expect((await student.get('/api/academic-terms', 403)).error).toBe('forbidden');
-  expect((await school.admin.get<Term>(path)).data).toEqual(made);
+  expect((await school.admin.get<Term>(path)).data).toEqual(created);
 });

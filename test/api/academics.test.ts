@@ -32,20 +32,20 @@ describe('an academic year', () => {
   });
 
   test('is created, returned with the fields that were sent, updated, and deleted', async () => {
-    const made = await school.admin.post<Year>('/api/academics/years', year(2021), 201);
-    const path = `/api/academics/years/${made.data.id}`;
-    expect(made.headers.get('location')).toBe(path);
-    expect(made.data).toMatchObject({ ...year(2021), is_current: false });
-    expect((await school.admin.get<Year>(path)).data).toEqual(made.data);
+    const created = await school.admin.post<Year>('/api/academics/years', year(2021), 201);
+    const path = `/api/academics/years/${created.data.id}`;
+    expect(created.headers.get('location')).toBe(path);
+    expect(created.data).toMatchObject({ ...year(2021), is_current: false });
+    expect((await school.admin.get<Year>(path)).data).toEqual(created.data);
     const changed = await school.admin.put<Year>(path, { name: '  Autumn ', end_date: '2022-07-30' });
     expect(changed.data).toEqual({
-      ...made.data,
+      ...created.data,
       name: 'Autumn',
       end_date: '2022-07-30',
       updated_at: changed.data.updated_at,
     });
     expect((await school.admin.get<Year>(path)).data).toEqual(changed.data);
-    expect((await school.admin.delete(path)).data).toEqual({ id: made.data.id });
+    expect((await school.admin.delete(path)).data).toEqual({ id: created.data.id });
     expect((await school.admin.get(path, 404)).error).toBe('not_found');
     expect((await school.admin.put(path, { name: 'X' }, 404)).error).toBe('not_found');
     expect((await school.admin.delete(path, 404)).error).toBe('not_found');
@@ -86,16 +86,16 @@ describe('an academic year', () => {
   });
 
   test('cannot end on or before its start, even if an update sends only one of the dates', async () => {
-    const made = await add(school, 2030);
+    const created = await add(school, 2030);
     for (const [fields, path] of [
       [{ end_date: '2030-08-01' }, 'end_date'],
       [{ start_date: '2031-07-31' }, 'end_date'],
     ] as const) {
-      expect((await school.admin.put(`/api/academics/years/${made.id}`, fields, 400)).details).toMatchObject([
+      expect((await school.admin.put(`/api/academics/years/${created.id}`, fields, 400)).details).toMatchObject([
         { path },
       ]);
     }
-    expect((await school.admin.get<Year>(`/api/academics/years/${made.id}`)).data).toEqual(made);
+    expect((await school.admin.get<Year>(`/api/academics/years/${created.id}`)).data).toEqual(created);
   });
 
   test('cannot overlap another by even one day, on create or update, but may begin on the day after its end', async () => {
@@ -120,28 +120,28 @@ describe('an academic year', () => {
   });
 
   test('cannot be shortened so that a term lies outside it: a 400 names the date', async () => {
-    const made = await add(school, 2060);
+    const created = await add(school, 2060);
     await school.admin.post(
       '/api/academic-terms',
-      { name: 'T', academic_year_id: made.id, start_date: '2060-08-01', end_date: '2061-07-31' },
+      { name: 'T', academic_year_id: created.id, start_date: '2060-08-01', end_date: '2061-07-31' },
       201,
     );
     for (const [fields, path] of [
       [{ start_date: '2060-08-02' }, 'start_date'],
       [{ end_date: '2061-07-30' }, 'end_date'],
     ] as const) {
-      const refused = await school.admin.put(`/api/academics/years/${made.id}`, fields, 400);
+      const refused = await school.admin.put(`/api/academics/years/${created.id}`, fields, 400);
       expect(refused).toMatchObject({
         error: 'validation_error',
         details: [{ path, message: 'A term of this academic year lies outside these dates.' }],
       });
     }
-    await school.admin.put(`/api/academics/years/${made.id}`, { start_date: '2060-07-01', end_date: '2061-07-31' });
+    await school.admin.put(`/api/academics/years/${created.id}`, { start_date: '2060-07-01', end_date: '2061-07-31' });
   });
 
   test('cannot be deleted while it has a term, a class or a fee structure (409 in_use)', async () => {
-    const made = await add(school, 2070);
-    const path = `/api/academics/years/${made.id}`;
+    const created = await add(school, 2070);
+    const path = `/api/academics/years/${created.id}`;
     const rows = [
       [
         'term',
@@ -154,16 +154,16 @@ describe('an academic year', () => {
       ['fee_structure', "insert into @fee_structure (name, academic_year_id) values ('F', $1)"],
     ];
     for (const [table, insert = ''] of rows) {
-      await sql(school, insert, [made.id]);
+      await sql(school, insert, [created.id]);
       expect((await school.admin.delete(path, 409)).error).toBe('in_use');
-      await sql(school, `delete from @${table} where academic_year_id = $1`, [made.id]);
+      await sql(school, `delete from @${table} where academic_year_id = $1`, [created.id]);
     }
     await school.admin.delete(path);
   });
 
   test('is not updated if If-Match is stale (412)', async () => {
-    const made = await add(school, 2080);
-    const path = `/api/academics/years/${made.id}`;
+    const created = await add(school, 2080);
+    const path = `/api/academics/years/${created.id}`;
     const etag = (await school.admin.get(path)).headers.get('etag') ?? '';
     await school.admin.put(path, { name: 'Later' });
     const stale = await school.admin.send('PUT', path, { body: { name: 'Stale' }, headers: { 'If-Match': etag } });
@@ -229,9 +229,9 @@ describe('the current academic year', () => {
   test('is one year after two concurrent requests make different years current', async () => {
     const school = await service.school();
     await add(school, 2019);
-    const made = [await add(school, 2020), await add(school, 2021)];
+    const created = [await add(school, 2020), await add(school, 2021)];
     const answers = await race(service.database, lock(school), 2, () =>
-      made.map(({ id }) =>
+      created.map(({ id }) =>
         school.admin.send<Year>('PUT', `/api/academics/years/${id}`, { body: { is_current: true } }),
       ),
     );
@@ -324,19 +324,19 @@ describe('the list of academic years', () => {
 describe('permissions', () => {
   test('teachers and accountants can read academic years but not write them; students cannot read them', async () => {
     const school = await service.school();
-    const made = await add(school, 2020);
+    const created = await add(school, 2020);
     for (const role of ['teacher', 'accountant']) {
       const user = await school.user([role]);
-      expect((await user.get<Year[]>('/api/academics/years')).data).toEqual([made]);
-      expect((await user.get<Year>(`/api/academics/years/${made.id}`)).data).toEqual(made);
+      expect((await user.get<Year[]>('/api/academics/years')).data).toEqual([created]);
+      expect((await user.get<Year>(`/api/academics/years/${created.id}`)).data).toEqual(created);
       expect((await user.post('/api/academics/years', year(2021), 403)).error).toBe('forbidden');
-      expect((await user.put(`/api/academics/years/${made.id}`, { name: 'Mine' }, 403)).error).toBe('forbidden');
-      expect((await user.delete(`/api/academics/years/${made.id}`, 403)).error).toBe('forbidden');
+      expect((await user.put(`/api/academics/years/${created.id}`, { name: 'Mine' }, 403)).error).toBe('forbidden');
+      expect((await user.delete(`/api/academics/years/${created.id}`, 403)).error).toBe('forbidden');
     }
     const student = await school.user(['student']);
-    for (const path of ['years', `years/${made.id}`, 'overview'])
+    for (const path of ['years', `years/${created.id}`, 'overview'])
       expect((await student.get(`/api/academics/${path}`, 403)).error).toBe('forbidden');
-    expect(await years(school)).toEqual([made]);
+    expect(await years(school)).toEqual([created]);
   });
 });
 

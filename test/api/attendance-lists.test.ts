@@ -31,10 +31,11 @@ describe('the list of a class', () => {
     await mark(classId, day(-2), { [a]: 'absent' });
     await move(b, elsewhere.classId);
     await move(c, null);
-    const who = async (date: string) => (await sheet(classId, `date=${date}`)).map(({ student_id }) => student_id);
-    expect(await who(day(-2))).toEqual([a, b, c]);
-    expect(await who(day(-1))).toEqual([newcomer, a, b, c]);
-    expect(await who(today)).toEqual([newcomer, a]);
+    const studentIds = async (date: string) =>
+      (await sheet(classId, `date=${date}`)).map(({ student_id }) => student_id);
+    expect(await studentIds(day(-2))).toEqual([a, b, c]);
+    expect(await studentIds(day(-1))).toEqual([newcomer, a, b, c]);
+    expect(await studentIds(today)).toEqual([newcomer, a]);
     expect((await sheet(elsewhere.classId)).map(({ student_id }) => student_id)).toEqual([b]);
     expect((await sheet(classId, `date=${day(-2)}&status=absent`)).map(({ student_id }) => student_id)).toEqual([a]);
     expect(await sheet(classId, 'date=2001-01-01')).toEqual([]);
@@ -361,8 +362,8 @@ describe('the calendar', () => {
   let own: School;
   let taught: { classId: number; students: number[] };
   let other: { classId: number; students: number[] };
-  const calendar = async (who: Client, query: string) =>
-    (await who.get<Day[]>(`${path}/calendar-holidays?${query}`)).data;
+  const calendar = async (client: Client, query: string) =>
+    (await client.get<Day[]>(`${path}/calendar-holidays?${query}`)).data;
 
   beforeAll(async () => {
     own = await service.school();
@@ -409,8 +410,8 @@ describe('the calendar', () => {
   test('shows the marks of a student to an admin, to the teacher of their class and to the student, else answers 404', async () => {
     const day = (studentId: number) => `from_date=2026-03-02&to_date=2026-03-02&student_id=${studentId}`;
     const [b = 0, c = 0, far = 0] = [taught.students[1], taught.students[2], other.students[0]];
-    const statusOf = async (who: Client, studentId: number) =>
-      (await calendar(who, day(studentId))).map(({ status }) => status);
+    const statusOf = async (client: Client, studentId: number) =>
+      (await calendar(client, day(studentId))).map(({ status }) => status);
     expect([await statusOf(own.admin, b), await statusOf(own.admin, c), await statusOf(own.admin, far)]).toEqual([
       ['absent'],
       ['late'],
@@ -426,14 +427,14 @@ describe('the calendar', () => {
       password: 'test-password',
     });
     expect(await statusOf(self, b)).toEqual(['absent']);
-    for (const [who, asked] of [
+    for (const [user, asked] of [
       [teacher, far],
       [self, c],
       [await own.user(['accountant']), b],
       [own.admin, 999_999],
     ] as const) {
       // prettier-ignore
-      expect((await who.get(`${path}/calendar-holidays?${day(asked)}`, 404)).error).toBe('not_found');
+      expect((await user.get(`${path}/calendar-holidays?${day(asked)}`, 404)).error).toBe('not_found');
     }
     // A teacher does not see marks that a new student got in a class of another teacher.
     await own.admin.put(`/api/students/${far}`, { class_id: taught.classId });

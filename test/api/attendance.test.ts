@@ -171,7 +171,7 @@ describe('marking a class', () => {
     ],
     ['a date that does not exist', { date: '2026-02-30' }, 'date'],
     ['a class id that is not a number', { class_id: 'one' }, 'class_id'],
-  ])('%s is a 400 that names the field', async (_what, fields, field) => {
+  ])('%s is a 400 that names the field', async (_case, fields, field) => {
     const sent = { class_id: 1, date: today, records: [{ student_id: 1, status: 'present' }], ...fields };
     expect((await school.admin.post(`${path}/mark`, sent, 400)).details.map((detail) => detail.path)).toEqual([field]);
   });
@@ -540,12 +540,12 @@ describe('permissions', () => {
     expect(await refuse(own.classId, today, all(other.students, 'present'), 422, teacher)).toMatchObject({
       details: [{ path: 'records.0.student_id' }],
     });
-    for (const what of [
+    for (const subpath of [
       `class/${other.classId}`,
       `class/${other.classId}/summary`,
       `student/${other.students[0] ?? 0}`,
     ])
-      await teacher.get(`${path}/${what}`, 404);
+      await teacher.get(`${path}/${subpath}`, 404);
     expect((await teacher.get<OfStudent>(`${path}/student/${own.students[0] ?? 0}`)).data.summary.total).toBe(1);
   });
 
@@ -597,7 +597,7 @@ describe('permissions', () => {
 
   test('my-classes is sorted by the sequence of the grades, then by class', async () => {
     const own = await service.school();
-    const made = [];
+    const created = [];
     for (const [name, sequence] of [
       ['B', 2],
       ['a', 2],
@@ -610,9 +610,9 @@ describe('permissions', () => {
         sequence,
         `${name} of ${sequence}`,
       ]);
-      made.push(classId);
+      created.push(classId);
     }
-    const [b, a, c] = made;
+    const [b, a, c] = created;
     expect(
       (await own.admin.get<{ class_id: number }[]>(`${path}/my-classes`)).data.map(({ class_id }) => class_id),
     ).toEqual([c, a, b]);
@@ -626,8 +626,8 @@ describe('permissions', () => {
       `insert into ${own.schema}.class (name, grade_id, academic_year_id) select 'Old', grade_id, (select id from ${own.schema}.academic_year where name = 'Old') from ${own.schema}.class limit 1`,
     );
     const teacher = await addClassTeacher(one.classId, ['teacher'], own);
-    const list = async (who: Client, query = '') =>
-      (await who.get<{ class_id: number }[]>(`${path}/my-classes?${query}`)).data;
+    const list = async (client: Client, query = '') =>
+      (await client.get<{ class_id: number }[]>(`${path}/my-classes?${query}`)).data;
     await mark(one.classId, today, { [one.students[0] ?? 0]: 'late' }, own.admin);
     await mark(two.classId, today, all(two.students, 'absent'), own.admin);
     expect(await list(teacher)).toMatchObject([
@@ -662,8 +662,8 @@ describe('permissions', () => {
 
   test('without the feature attendance every attendance endpoint answers 403, but holidays do not', async () => {
     const own = await service.school({ feature_flags: { attendance: false } });
-    for (const what of ['my-classes', 'calendar-holidays', 'class/1', 'class/1/summary', 'student/1']) {
-      expect((await own.admin.get(`${path}/${what}`, 403)).error).toBe('feature_disabled');
+    for (const subpath of ['my-classes', 'calendar-holidays', 'class/1', 'class/1/summary', 'student/1']) {
+      expect((await own.admin.get(`${path}/${subpath}`, 403)).error).toBe('feature_disabled');
     }
     expect((await refuse(1, today, { 1: 'present' }, 403, own.admin)).error).toBe('feature_disabled');
     await own.admin.get('/api/holidays', 200);

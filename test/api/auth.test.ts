@@ -6,7 +6,8 @@ import { fileForm, jpeg, png } from '../support/fixtures/pictures.ts';
 import { raw } from '../support/client/raw.ts';
 import { operatorEmail, serviceWithSchool, testPassword } from '../support/server/service.ts';
 import type { OutputOf } from '../support/client/output.ts';
-import type { LoginAnswer as LoginAnswerSchema, Profile as ProfileSchema } from '../../src/endpoints/auth.ts';
+import type { Profile as ProfileSchema } from '../../src/endpoints/auth.ts';
+import type { LoginAnswer as LoginAnswerSchema } from '../../src/endpoints/parts/login.ts';
 
 const newSecret = 'the secret that signs and is long enough';
 const oldSecret = 'the secret of yesterday and long enough';
@@ -52,13 +53,24 @@ const claimsOf = (token: string) => jwt.decode(token) as Claims;
 
 const nextOf = ({ headers }: { headers: Headers }) => headers.get('x-refresh-token') ?? '';
 
+/** The part of a refresh token of which the database has the hash: without the session and the signature. */
+const storedToken = (token: string) => token.split('.').slice(0, 2).join('.');
+
+/** Updates the counter of the attempts from this address at the last tried account. */
+const countedLast = (change: string) =>
+  service.database.everywhere(
+    `update platform.login_throttle set ${change} where account = (
+       select account from platform.login_throttle where budget in ('address', 'own_password')
+       order by updated_at desc limit 1)`,
+  );
+
 /** Makes a session and its refresh tokens older, as if this time had passed. */
 async function age(sid: number, by: string) {
-  await service.database.query('update platform.session set expires_at = expires_at - $2::interval where id = $1', [
-    sid,
-    by,
-  ]);
-  await service.database.query(
+  await service.database.everywhere(
+    'update platform.session set expires_at = expires_at - $2::interval where id = $1',
+    [sid, by],
+  );
+  await service.database.everywhere(
     `update platform.refresh_token set expires_at = expires_at - $2::interval, used_at = used_at - $2::interval,
        retired_at = retired_at - $2::interval, created_at = created_at - $2::interval where session_id = $1`,
     [sid, by],
@@ -120,7 +132,7 @@ describe('login', () => {
       'timetable.read',
     ]);
     expect(data.enabled_features).toEqual(['attendance', 'fees_management', 'notifications', 'timetable', 'transport']);
-    expect(headers.get('x-refresh-token')).toMatch(/^[\w-]{43}$/);
+    expect(headers.get('x-refresh-token')).toMatch(/^\d+\.[\w-]{43}\.\d+\.[\w-]{22}$/);
   });
 
   test('an admin has every existing permission', async () => {
@@ -255,11 +267,6 @@ describe('ten failed logins', () => {
   const fail = async (email: string, times: number) => {
     for (let n = 0; n < times; n++) await login({ tenant_id: school.id, email, password: 'wrong password' }, 401);
   };
-  /** Updates the attempt counter of the last tried account. */
-  const countedLast = (change: string) =>
-    service.database.query(
-      `update platform.login_throttle set ${change} where account = (select account from platform.login_throttle order by updated_at desc limit 1)`,
-    );
   /** Sets the number of failed attempts. */
   const failed = async (email: string, attempts: number) => {
     await fail(email, 1);
@@ -417,7 +424,7 @@ describe('tokens', () => {
     const user = await school.user(['teacher']);
     const traded = await refresh(user.refreshToken, 200);
     const next = traded.headers.get('x-refresh-token') ?? '';
-    expect(next).toMatch(/^[\w-]{43}$/);
+    expect(next).toMatch(/^\d+\.[\w-]{43}\.\d+\.[\w-]{22}$/);
     expect(next).not.toBe(user.refreshToken);
     expect(claimsOf(traded.data.access_token)).toMatchObject({
       user_id: user.id,
@@ -437,15 +444,60 @@ describe('tokens', () => {
   test('refresh extends the session to 30 days from now', async () => {
     const user = await school.user(['teacher']);
     const { sid } = claimsOf(user.token);
-    await service.database.query("update platform.session set expires_at = now() + interval '1 hour' where id = $1", [
-      sid,
-    ]);
+    await service.database.everywhere(
+      "update platform.session set expires_at = now() + interval '1 hour' where id = $1",
+      [sid],
+    );
     await refresh(user.refreshToken, 200);
-    const [row] = await service.database.query<{ days: string }>(
+    const [row] = await service.database.everywhere<{ days: string }>(
       'select round(extract(epoch from expires_at - now()) / 86400) as days from platform.session where id = $1',
       [sid],
     );
     expect(Number(row?.days)).toBe(30);
+  });
+
+  test('a user and an operator have at most 20 sessions: the next login ends the oldest one, others are unaffected', async () => {
+    const user = await school.user(['teacher']);
+    const bystander = await school.user(['teacher']);
+    const [operator] = await service.database.query<{ id: number }>(
+      `insert into platform.user_account (email, password_hash, first_name, last_name, role)
+       select 'many-sessions@test.example', password_hash, 'Many', 'Sessions', role from platform.user_account
+       where email = $1 returning id::integer`,
+      [operatorEmail],
+    );
+    expect(operator?.id).toBeGreaterThan(0);
+    for (const credentials of [
+      { tenant_id: school.id, email: user.email, password: testPassword },
+      { is_platform: true, email: 'many-sessions@test.example', password: testPassword },
+    ]) {
+      const clients: Client[] = [];
+      for (let n = 0; n < 21; n++) clients.push(await service.anonymous.login(credentials));
+      expect((await clients[0]?.get('/api/auth/profile', 401))?.error).toBe('invalid_token');
+      await refresh(clients[0]?.refreshToken ?? '', 401);
+      for (const client of clients.slice(1)) await client.get('/api/auth/profile');
+      await service.anonymous.login(credentials);
+      await clients[1]?.get('/api/auth/profile', 401);
+      await clients[2]?.get('/api/auth/profile');
+    }
+    await bystander.get('/api/auth/profile');
+  });
+
+  test('an impersonation neither counts as a session of the admin nor ends one', async () => {
+    const admin = await school.user(['admin']);
+    const credentials = { tenant_id: school.id, email: admin.email, password: testPassword };
+    const clients = [admin as Client];
+    while (clients.length < 20) clients.push(await service.anonymous.login(credentials));
+    const { data } = await service.operator.post<{ access_token: string }>(
+      `/api/platform/tenants/${school.id}/impersonate`,
+      { reason: 'Counting sessions', user_id: admin.id },
+      200,
+    );
+    const impersonated = service.anonymous.with({ Authorization: `Bearer ${data.access_token}` });
+    await admin.get('/api/auth/profile');
+    await service.anonymous.login(credentials);
+    await admin.get('/api/auth/profile', 401);
+    await clients[1]?.get('/api/auth/profile');
+    await impersonated.get('/api/auth/profile');
   });
 
   test('a session of a deleted user cannot be refreshed', async () => {
@@ -469,7 +521,9 @@ describe('tokens', () => {
         expect(claimsOf(data.access_token).sid).toBe(sid);
         await age(sid, '15 minutes');
       }
-      const stored = await service.database.query('select from platform.refresh_token where session_id = $1', [sid]);
+      const stored = await service.database.everywhere('select from platform.refresh_token where session_id = $1', [
+        sid,
+      ]);
       expect(stored).toHaveLength(21);
     });
 
@@ -487,7 +541,9 @@ describe('tokens', () => {
     test('cannot use a token that an earlier version exchanged without storing its successor', async () => {
       const user = await school.user(['teacher']);
       const { sid } = claimsOf(user.token);
-      await service.database.query('update platform.refresh_token set used_at = now() where session_id = $1', [sid]);
+      await service.database.everywhere('update platform.refresh_token set used_at = now() where session_id = $1', [
+        sid,
+      ]);
       expect((await refresh(user.refreshToken, 401)).error).toBe('invalid_token');
       await user.get('/api/auth/profile', 401);
     });
@@ -576,19 +632,25 @@ describe('tokens', () => {
     const user = await school.user(['teacher']);
     expect((await refresh('x'.repeat(43), 401)).error).toBe('invalid_token');
     expect((await service.anonymous.post('/api/auth/refresh', undefined, 401)).error).toBe('unauthenticated');
-    await service.database.query(
+    await service.database.everywhere(
       `update platform.refresh_token set expires_at = now() where hash = sha256(convert_to($1, 'UTF8'))`,
-      [user.refreshToken],
+      [storedToken(user.refreshToken)],
     );
     expect((await refresh(user.refreshToken, 401)).error).toBe('invalid_token');
     await user.get('/api/auth/profile');
   });
 
+  test('a refresh token of an earlier version, without a signature, and one with a wrong signature are accepted', async () => {
+    const user = await school.user(['teacher']);
+    const stored = storedToken(user.refreshToken);
+    for (const token of [stored, `${stored}.1.${'x'.repeat(22)}`, user.refreshToken]) await refresh(token, 200);
+  });
+
   test('only hashes of the tokens are stored', async () => {
     const user = await school.user(['teacher']);
-    const rows = await service.database.query<{ found: boolean }>(
+    const rows = await school.database.query<{ found: boolean }>(
       `select (select count(*) from platform.refresh_token r where r::text like '%' || $1 || '%') > 0 as found`,
-      [user.refreshToken],
+      [storedToken(user.refreshToken)],
     );
     expect(rows).toEqual([{ found: false }]);
   });
@@ -684,6 +746,23 @@ describe('passwords', () => {
     await login({ tenant_id: school.id, email: user.email, password: 'the new password' }, 200);
   });
 
+  test('a change to the current password is refused by the name of the field, and keeps every session', async () => {
+    const user = await school.user(['teacher']);
+    const elsewhere = await service.anonymous.login({
+      tenant_id: school.id,
+      email: user.email,
+      password: testPassword,
+    });
+    const change = { current_password: testPassword, password: testPassword };
+    expect(await user.post('/api/auth/password/change', change, 400)).toMatchObject({
+      error: 'validation_error',
+      details: [{ path: 'password', message: 'must differ from the current password' }],
+    });
+    await elsewhere.get('/api/auth/profile');
+    const guess = { current_password: 'wrong password', password: 'wrong password' };
+    expect((await user.post('/api/auth/password/change', guess, 401)).error).toBe('invalid_credentials');
+  });
+
   test('a change requires the current password, and a new one of at least 8 characters', async () => {
     const user = await school.user(['teacher']);
     expect(
@@ -751,6 +830,19 @@ describe('passwords', () => {
       expect((await again.get<Profile>('/api/auth/profile')).data.email_verified).toBe(true);
     });
 
+    test('cannot set the current password again: the error names the field and the token still works', async () => {
+      const user = await school.user(['teacher']);
+      await service.anonymous.post('/api/auth/password/forgot', { tenant_id: school.id, email: user.email });
+      const { token } = await mailTo(service, user.email, 'Reset your password');
+      const path = '/api/auth/password/reset';
+      expect(await service.anonymous.post(path, { token, password: testPassword }, 400)).toMatchObject({
+        error: 'validation_error',
+        details: [{ path: 'password', message: 'must differ from the current password' }],
+      });
+      await user.get('/api/auth/profile');
+      await service.anonymous.post(path, { token, password: 'a password of its own' });
+    });
+
     test('works once; a password that is too short does not consume it', async () => {
       await reset(token, 'short', 400);
       await reset(token, 'a reset password', 200);
@@ -759,9 +851,11 @@ describe('passwords', () => {
     });
 
     test('expires after an hour', async () => {
-      const [row] = await service.database.query<{ minutes: string }>(
-        `update platform.one_time_token set expires_at = now() where hash = sha256(convert_to($1, 'UTF8'))
-         returning round(extract(epoch from old.expires_at - created_at) / 60) as minutes`,
+      const [row] = await service.database.everywhere<{ minutes: string }>(
+        `update platform.one_time_token t set expires_at = now()
+         from platform.one_time_token before
+         where before.hash = t.hash and t.hash = sha256(convert_to($1, 'UTF8'))
+         returning round(extract(epoch from before.expires_at - t.created_at) / 60) as minutes`,
         [token],
       );
       expect(Number(row?.minutes)).toBe(60);
@@ -770,7 +864,9 @@ describe('passwords', () => {
     });
 
     test('is revoked when another reset token is used', async () => {
-      await service.database.query("update platform.one_time_token set created_at = created_at - interval '3 minutes'");
+      await service.database.everywhere(
+        "update platform.one_time_token set created_at = created_at - interval '3 minutes'",
+      );
       await service.anonymous.post('/api/auth/password/forgot', { email: user.email, subdomain: school.subdomain });
       const second = await mailTo(service, user.email, 'Reset your password', 2);
       expect(second.token).not.toBe(token);
@@ -801,9 +897,7 @@ describe('passwords', () => {
 
     test('a reset unlocks an account after ten failures', async () => {
       await login({ tenant_id: school.id, email: user.email, password: 'wrong password' }, 401);
-      await service.database.query(
-        'update platform.login_throttle set attempts = 10 where window_ends_at = (select max(window_ends_at) from platform.login_throttle)',
-      );
+      await countedLast('attempts = 10');
       await login({ tenant_id: school.id, email: user.email, password: testPassword }, 429);
       await reset(token, 'a reset password', 200);
       await login({ tenant_id: school.id, email: user.email, password: 'a reset password' }, 200);
@@ -827,9 +921,11 @@ describe('passwords', () => {
     const email = `latecomer@${school.subdomain}.example`;
     await school.admin.post('/api/users', { email, first_name: 'Late', last_name: 'Comer' }, 201);
     const { token } = await mailTo(service, email, 'Your account');
-    const [row] = await service.database.query<{ hours: string }>(
-      `update platform.one_time_token set expires_at = now() where hash = sha256(convert_to($1, 'UTF8'))
-       returning round(extract(epoch from old.expires_at - created_at) / 3600) as hours`,
+    const [row] = await service.database.everywhere<{ hours: string }>(
+      `update platform.one_time_token t set expires_at = now()
+       from platform.one_time_token before
+       where before.hash = t.hash and t.hash = sha256(convert_to($1, 'UTF8'))
+       returning round(extract(epoch from before.expires_at - t.created_at) / 3600) as hours`,
       [token],
     );
     expect(Number(row?.hours)).toBe(7 * 24);
@@ -877,7 +973,7 @@ describe('email verification', () => {
   test('works with POST, once, within 24 hours, and cannot set a password', async () => {
     const user = await school.user(['teacher']);
     const { token } = await mailTo(service, user.email, 'Verify your email address');
-    const [row] = await service.database.query<{ hours: string }>(
+    const [row] = await service.database.everywhere<{ hours: string }>(
       `select round(extract(epoch from expires_at - created_at) / 3600) as hours from platform.one_time_token where hash = sha256(convert_to($1, 'UTF8'))`,
       [token],
     );
@@ -941,8 +1037,9 @@ describe('profile picture', () => {
     const { data } = await set(user, fileForm(limit, 'large.jpg', 'image/jpeg'), 200);
     const refused = await set(user, fileForm(Buffer.concat([limit, Buffer.alloc(1)]), 'larger.jpg', 'image/jpeg'), 413);
     expect(refused.error).toBe('payload_too_large');
+    // The picture is stored without the bytes behind it.
     const served = await user.get<Buffer>(data.profile_picture_url ?? '');
-    expect(served.data.length).toBe(5 * 1024 * 1024);
+    expect(served.data).toEqual(jpeg);
   });
 
   test('a missing file is a 400 that names the field; JSON is a 415', async () => {
@@ -984,7 +1081,7 @@ describe('profile picture', () => {
     const { data } = await set(service.operator, fileForm(png, 'a.png', 'image/png'), 200);
     expect((await service.operator.get<Buffer>(data.profile_picture_url ?? '')).data.equals(png)).toBe(true);
     await set(service.operator, fileForm(jpeg, 'a.jpg', 'image/jpeg'), 200);
-    expect(await service.database.query('select content_type from platform.file')).toEqual([
+    expect(await service.database.everywhere('select content_type from platform.file')).toEqual([
       { content_type: 'image/jpeg' },
     ]);
   });

@@ -300,23 +300,23 @@ describe('the list', () => {
 
 describe('permissions', () => {
   /** A user with these roles, their teacher record, and a class subject that they teach. */
-  async function teachingUser(roles: string[]): Promise<{ who: Client; teacherId: number; taught: ClassSubject }> {
-    const who = await school.user(roles);
-    const teacherId = await addTeacher({ user_id: who.id });
-    return { who, teacherId, taught: await add({ teacher_id: teacherId }) };
+  async function teachingUser(roles: string[]): Promise<{ client: Client; teacherId: number; taught: ClassSubject }> {
+    const client = await school.user(roles);
+    const teacherId = await addTeacher({ user_id: client.id });
+    return { client, teacherId, taught: await add({ teacher_id: teacherId }) };
   }
 
   test('a teacher sees all subjects of the classes that they teach, and of no other class', async () => {
-    const { who, taught } = await teachingUser(['teacher']);
+    const { client, taught } = await teachingUser(['teacher']);
     const [sameClass, other] = [await add({ class_id: taught.class_id }), await add()];
-    const { data, pagination } = await who.get<ClassSubject[]>(path);
+    const { data, pagination } = await client.get<ClassSubject[]>(path);
     expect(data.map(({ id }) => id).sort((a, b) => a - b)).toEqual([taught.id, sameClass.id]);
     expect(pagination.totalItems).toBe(2);
-    expect((await who.get<ClassSubject>(`${path}/${sameClass.id}`)).data).toEqual(sameClass);
-    expect((await who.get(`${path}/${other.id}`, 404)).message).toBe(`There is no class subject ${other.id}.`);
-    expect((await who.get<ClassSubject[]>(`${path}?class_id=${other.class_id}`)).data).toEqual([]);
-    await who.put(`${path}/${taught.id}`, { periods_per_week: 1 }, 403);
-    await who.delete(`${path}/${taught.id}`, 403);
+    expect((await client.get<ClassSubject>(`${path}/${sameClass.id}`)).data).toEqual(sameClass);
+    expect((await client.get(`${path}/${other.id}`, 404)).message).toBe(`There is no class subject ${other.id}.`);
+    expect((await client.get<ClassSubject[]>(`${path}?class_id=${other.class_id}`)).data).toEqual([]);
+    await client.put(`${path}/${taught.id}`, { periods_per_week: 1 }, 403);
+    await client.delete(`${path}/${taught.id}`, 403);
   });
 
   test('a teacher whose role has class.update can change the subjects of the classes that they teach, and of no other class', async () => {
@@ -329,25 +329,25 @@ describe('permissions', () => {
     await own.admin.put(`/api/rbac/roles/${role?.id ?? 0}`, {
       permission_ids: [...(role?.permission_ids ?? []), permission],
     });
-    const who = await own.user(['teacher']);
+    const client = await own.user(['teacher']);
     const [taught, other] = [
-      await add({ teacher_id: await addTeacher({ user_id: who.id }, own) }, own),
+      await add({ teacher_id: await addTeacher({ user_id: client.id }, own) }, own),
       await add({}, own),
     ];
     const subject_id = (await addSubject({}, own)).id;
 
-    expect((await who.put<ClassSubject>(`${path}/${taught.id}`, { periods_per_week: 9 })).data.periods_per_week).toBe(
-      9,
-    );
-    const { data: added } = await who.post<ClassSubject>(
+    expect(
+      (await client.put<ClassSubject>(`${path}/${taught.id}`, { periods_per_week: 9 })).data.periods_per_week,
+    ).toBe(9);
+    const { data: added } = await client.post<ClassSubject>(
       path,
       { class_id: taught.class_id, subject_id, periods_per_week: 1 },
       201,
     );
-    await who.delete(`${path}/${added.id}`);
-    await who.put(`${path}/${other.id}`, { periods_per_week: 9 }, 404);
-    await who.delete(`${path}/${other.id}`, 404);
-    const refused = await who.post(path, { class_id: other.class_id, subject_id, periods_per_week: 1 }, 422);
+    await client.delete(`${path}/${added.id}`);
+    await client.put(`${path}/${other.id}`, { periods_per_week: 9 }, 404);
+    await client.delete(`${path}/${other.id}`, 404);
+    const refused = await client.post(path, { class_id: other.class_id, subject_id, periods_per_week: 1 }, 422);
     expect(refused).toMatchObject({
       error: 'invalid_reference',
       details: [{ path: 'class_id', message: `There is no class ${other.class_id}.` }],
@@ -365,14 +365,14 @@ describe('permissions', () => {
     const { id, class_id } = await add();
     const body = { class_id, subject_id: (await addSubject()).id, periods_per_week: 1 };
     expect((await reader.get<ClassSubject>(`${path}/${id}`)).data.class_id).toBe(class_id);
-    for (const who of [reader, student]) {
-      await who.post(path, body, 403);
-      await who.put(`${path}/${id}`, { periods_per_week: 1 }, 403);
-      await who.delete(`${path}/${id}`, 403);
+    for (const client of [reader, student]) {
+      await client.post(path, body, 403);
+      await client.put(`${path}/${id}`, { periods_per_week: 1 }, 403);
+      await client.delete(`${path}/${id}`, 403);
     }
-    for (const who of [writer, student]) {
-      await who.get(path, 403);
-      await who.get(`${path}/${id}`, 403);
+    for (const user of [writer, student]) {
+      await user.get(path, 403);
+      await user.get(`${path}/${id}`, 403);
     }
     await writer.post(path, body, 201);
     await writer.put(`${path}/${id}`, { periods_per_week: 1 });

@@ -72,26 +72,26 @@ describe('copying classes', () => {
       [second.name, null, second.id],
     ]);
     const [first, other] = data.classes;
-    const made = await read(first?.id ?? 0);
-    expect(made).toEqual({
+    const created = await read(first?.id ?? 0);
+    expect(created).toEqual({
       ...known,
-      id: made.id,
+      id: created.id,
       academic_year_id: to,
-      academic_year_name: made.academic_year_name,
+      academic_year_name: created.academic_year_name,
       student_count: 0,
       subject_count: 2,
-      created_at: made.created_at,
-      updated_at: made.updated_at,
+      created_at: created.created_at,
+      updated_at: created.updated_at,
     });
-    expect(await classSubjects(made.id)).toEqual([
+    expect(await classSubjects(created.id)).toEqual([
       { subject_id: subjects[0]?.id, periods_per_week: 6, teacher_id: two },
       { subject_id: subjects[1]?.id, periods_per_week: 3, teacher_id: null },
     ]);
-    expect((await teachersOf(made.id)).map(({ id, is_class_teacher }) => [id, is_class_teacher])).toEqual([
+    expect((await teachersOf(created.id)).map(({ id, is_class_teacher }) => [id, is_class_teacher])).toEqual([
       [one, true],
       [two, false],
     ]);
-    expect((await teachersOf(made.id))[1]?.subjects.sort()).toEqual([subjects[0]?.name, 'Chess'].sort());
+    expect((await teachersOf(created.id))[1]?.subjects.sort()).toEqual([subjects[0]?.name, 'Chess'].sort());
     expect((await read(other?.id ?? 0)).class_teacher_id).toBeNull();
     expect((await read(known.id)).student_count).toBe(1);
   });
@@ -132,11 +132,11 @@ describe('copying classes', () => {
     });
     await school.insert('teaching_assignment', { class_id: known.id, teacher_id: teacher, subject: 'Chess' });
     await copy({ class_ids: [known.id, known.id], include_teachers: false });
-    const [made] = await classesOf(to);
+    const [created] = await classesOf(to);
     expect(await classesOf(to)).toHaveLength(1);
-    expect(made).toMatchObject({ name: known.name, class_teacher_id: null, subject_count: 1 });
-    expect(await teachersOf(made?.id ?? 0)).toEqual([]);
-    await school.admin.delete(`/api/classes/${made?.id}`);
+    expect(created).toMatchObject({ name: known.name, class_teacher_id: null, subject_count: 1 });
+    expect(await teachersOf(created?.id ?? 0)).toEqual([]);
+    await school.admin.delete(`/api/classes/${created?.id}`);
     await copy({ class_ids: [known.id], include_subjects: false });
     const [again] = await classesOf(to);
     expect(again).toMatchObject({ class_teacher_id: teacher, subject_count: 0 });

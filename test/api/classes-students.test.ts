@@ -2,9 +2,9 @@ import { beforeEach, describe, expect, test } from '@jest/globals';
 import { ids, walk } from '../support/client/pages.ts';
 import { race } from '../support/client/race.ts';
 import { type Class, classHelpers, type Student } from '../support/fixtures/classes.ts';
-import { serviceWithSchool, unique } from '../support/server/service.ts';
+import { manyConnections, serviceWithSchool, unique } from '../support/server/service.ts';
 
-const { service, school } = await serviceWithSchool();
+const { service, school } = await serviceWithSchool(manyConnections);
 const { years, gradeId, newGrade, add, read, addStudent, studentsOf, enrollments, statuses } = await classHelpers(
   service,
   school,

@@ -54,7 +54,7 @@ describe('a class teacher', () => {
       'assigning the teacher',
       (id, teacher_id) => ['POST', `/api/classes/${id}/teachers`, { teacher_id, is_class_teacher: true }],
     ],
-  ])('is set by only one of two concurrent requests for two classes, when %s', async (_how, request) => {
+  ])('is set by only one of two concurrent requests for two classes, when %s', async (_case, request) => {
     const teacherId = await newTeacher();
     const classes = [await add(), await add()];
     const answers = await race(

@@ -445,7 +445,7 @@ describe('the list', () => {
     ['no class if one of the words does not occur', 'zebra nothing', () => false],
     ['% literally', '%25', () => false],
     ['every class if the text is empty', '', () => true],
-  ])('search matches %s', async (_what, search, fits) => {
+  ])('search matches %s', async (_case, search, fits) => {
     expect(ids(await found(`search=${encodeURIComponent(decodeURIComponent(search))}`))).toEqual(ids(all.filter(fits)));
   });
 
@@ -524,9 +524,9 @@ describe('permissions', () => {
       ['DELETE', `/api/classes/${known.id}/teachers/${teacherId}`],
       ['POST', '/api/classes/subjects/by-grade', { grade_id: gradeId, class_ids: [known.id] }],
     ];
-    for (const who of [teacher, accountant, await school.user(['student'])]) {
+    for (const user of [teacher, accountant, await school.user(['student'])]) {
       for (const [method, path, body] of writes)
-        expect((await who.send(method, path, { body }, 403)).error).toBe('forbidden');
+        expect((await user.send(method, path, { body }, 403)).error).toBe('forbidden');
     }
     const studentUser = await school.user(['student']);
     for (const path of ['', `/${known.id}`, `/${known.id}/students`, `/${known.id}/teachers`])
@@ -540,8 +540,8 @@ describe('permissions', () => {
     const student = await addStudent();
     const withPermissions = async (...permissions: string[]) => school.user([await school.role(...permissions)]);
     const lists = [`/api/classes/${known.id}/students`, `/api/classes/${known.id}/unassigned-students`];
-    for (const who of [await withPermissions('class.read'), await withPermissions('student.read')]) {
-      for (const path of lists) expect((await who.get(path, 403)).error).toBe('forbidden');
+    for (const client of [await withPermissions('class.read'), await withPermissions('student.read')]) {
+      for (const path of lists) expect((await client.get(path, 403)).error).toBe('forbidden');
     }
     const both = await withPermissions('class.read', 'student.read');
     for (const path of lists) await both.get(path);

@@ -12,11 +12,11 @@ const service = await serviceOfFile({}, 13);
 type Dashboard = OutputOf<typeof DashboardSchema>;
 
 const path = '/api/dashboard';
-const dashboardOf = async (who: Client) => (await who.get<Dashboard>(path)).data;
+const dashboardOf = async (client: Client) => (await client.get<Dashboard>(path)).data;
 
 /** Runs a statement: `@` stands for the schema of the school, `$today` for the current date. */
 const sql = <R extends Record<string, unknown>>(school: School, text: string) =>
-  service.database.query<R>(
+  school.database.query<R>(
     text.replaceAll('@', `${school.schema}.`).replaceAll('$today', "(now() at time zone 'UTC')::date"),
   );
 
@@ -174,8 +174,8 @@ describe('the dashboard', () => {
       'app.scope': 'all',
       search_path: `${school.schema}, public`,
     };
-    const between = (from: string, to: string) =>
-      withRole(service.database.url, 'school_tenant', settings, async ({ rows }) =>
+    const between = async (from: string, to: string) =>
+      withRole(await school.database.addressFor(), 'school_tenant', settings, async ({ rows }) =>
         (
           await rows<{ line: string }>(
             "select name || ' ' || date as line from api.holidays_between($1, $2) order by date",
@@ -300,7 +300,7 @@ describe('the scope of the dashboard', () => {
 
   test('fees require fee.read for the whole school and the feature fees_management', async () => {
     const school = await service.school();
-    const summary = async (who: Client) => (await dashboardOf(who)).fee_summary;
+    const summary = async (client: Client) => (await dashboardOf(client)).fee_summary;
     expect(await summary(await school.user(['transport_manager']))).toEqual(noFees);
     expect(await summary(await school.user(['accountant']))).toEqual({ collected_this_month: 0, pending: 0 });
     // fee.read in the student or teacher role covers only the user's own fees.
@@ -329,8 +329,8 @@ describe('the scope of the dashboard', () => {
     const email = `pupil@${school.subdomain}.example`;
     await addStudents(school, 1, { email, class_id: classId, create_user_account: true, password: testPassword });
     const student = await service.anonymous.login({ tenant_id: school.id, email, password: testPassword });
-    for (const who of [student, await school.user([]), await school.user([await school.role('fee.read')])])
-      expect(await dashboardOf(who)).toMatchObject({
+    for (const client of [student, await school.user([]), await school.user([await school.role('fee.read')])])
+      expect(await dashboardOf(client)).toMatchObject({
         academic_year: { name: expect.any(String) as unknown },
         total_students: null,
         total_teachers: null,

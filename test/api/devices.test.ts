@@ -197,7 +197,7 @@ describe('a browser subscription', () => {
       subscription('https://web.push.apple.com/a', { keys: { ...keys, auth: randomBytes(17).toString('base64url') } }),
     ],
     ['no keys', subscription('https://web.push.apple.com/a', { keys: undefined })],
-  ])('with %s returns 400 and names the token', async (_what, token) => {
+  ])('with %s returns 400 and names the token', async (_case, token) => {
     const refused = await school.admin.post('/api/devices/register', { token, platform: 'web' }, 400);
     expect(refused.details.map((detail) => detail.path)).toEqual(['token']);
   });

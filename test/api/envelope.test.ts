@@ -275,7 +275,7 @@ describe('unknown parameters', () => {
 
 describe('Location', () => {
   test('of every created record returns 200 with the same record', async () => {
-    const made: [Client, string, object][] = [
+    const created: [Client, string, object][] = [
       [school.admin, '/api/students', { first_name: 'A', last_name: 'B' }],
       [school.admin, '/api/users', { email: 'location@example.org', first_name: 'A', last_name: 'B' }],
       [school.admin, '/api/rbac/roles', { name: 'Location' }],
@@ -290,7 +290,7 @@ describe('Location', () => {
         { name: 'Location', subdomain: 'location', contact_email: 'a@location.example', plan_id: 1 },
       ],
     ];
-    for (const [who, path, body] of made) {
+    for (const [client, path, body] of created) {
       for (const to of [path, `${path}/`]) {
         const again =
           to === path
@@ -301,9 +301,9 @@ describe('Location', () => {
                   typeof value === 'string' ? `x${value}` : (value as unknown),
                 ]),
               );
-        const { headers, data } = await who.post<{ id: number }>(to, again, 201);
+        const { headers, data } = await client.post<{ id: number }>(to, again, 201);
         expect(headers.get('location')).toBe(`${path}/${data.id}`);
-        expect((await who.get(headers.get('location') ?? '')).data).toEqual(data);
+        expect((await client.get(headers.get('location') ?? '')).data).toEqual(data);
       }
     }
   });
@@ -337,19 +337,50 @@ describe('rate limits and CORS', () => {
     await two.get('/api/auth/profile');
   });
 
+  test('refreshes with the tokens of a session are limited together, also when each is used once', async () => {
+    const admin = (await rationed.school()).admin;
+    let token = admin.refreshToken;
+    for (let n = 0; n < 6; n++) {
+      const { status, headers } = await rationed.anonymous.send('POST', '/api/auth/refresh', {
+        headers: { 'X-Refresh-Token': token },
+      });
+      expect(status).toBe(200);
+      token = headers.get('x-refresh-token') ?? '';
+    }
+    const headers = { 'X-Refresh-Token': token };
+    const refused = await rationed.anonymous.send('POST', '/api/auth/refresh', { headers }, 429);
+    expect(refused.error).toBe('rate_limited');
+    await admin.get('/api/auth/profile');
+  });
+
   test('requests without a login are limited per address; sessions from that address are unaffected', async () => {
-    const forged = () => rationed.anonymous.send('POST', '/api/auth/refresh', { headers: { 'X-Refresh-Token': 'x' } });
+    const forgotten = () =>
+      rationed.anonymous.send('POST', '/api/auth/password/reset', { body: { token: 'x', password: 'a new password' } });
     const statuses: number[] = [];
-    for (let n = 0; n < 7; n++) statuses.push((await forged()).status);
+    for (let n = 0; n < 7; n++) statuses.push((await forgotten()).status);
     expect(statuses.slice(-1)).toEqual([429]);
     const refused = await rationed.anonymous.post(
-      '/api/auth/login',
-      { is_platform: true, email: operatorEmail, password: testPassword },
+      '/api/auth/password/reset',
+      { token: 'y', password: 'a new password' },
       429,
     );
     expect(refused.error).toBe('rate_limited');
     expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
+    expect(refused.headers.get('ratelimit')).toContain('r=0;');
+    expect(refused.headers.get('ratelimit-policy')).toContain('q=6; w=60');
     await rationed.operator.get('/api/auth/profile');
+  });
+
+  test('refreshes with invalid tokens are limited per address, and do not keep the users there from refreshing', async () => {
+    const refresh = (token: string) =>
+      rationed.anonymous.send('POST', '/api/auth/refresh', { headers: { 'X-Refresh-Token': token } });
+    const valid = rationed.operator.refreshToken;
+    const forgeries = ['x', `1.${'x'.repeat(43)}`, valid.replace(/.{22}$/, 'y'.repeat(22)), valid.replace(/^/, '7')];
+    const statuses: number[] = [];
+    for (let n = 0; n < 8; n++) statuses.push((await refresh(forgeries[n % 2] ?? '')).status);
+    expect(statuses.slice(-2)).toEqual([429, 429]);
+    for (const forged of forgeries) expect((await refresh(forged)).status).toBe(429);
+    expect((await refresh(valid)).status).toBe(200);
   });
 
   test('X-Forwarded-For is ignored unless it is set by a trusted proxy', async () => {
@@ -447,7 +478,7 @@ describe('the log', () => {
     const operator = await anonymous
       .with({ 'X-Request-Id': 'log-operator' })
       .login({ is_platform: true, email: operatorEmail, password: testPassword });
-    const made = await operator.post<{ id: number }>(
+    const created = await operator.post<{ id: number }>(
       '/api/platform/tenants',
       {
         name: 'Nosy School',
@@ -461,37 +492,37 @@ describe('the log', () => {
     const admin = await anonymous
       .with({ 'X-Request-Id': 'log-in' })
       .login({ subdomain: 'nosy', email: 'office@nosy.example', password: testPassword });
-    const requests: [string, (who: Client) => Promise<unknown>, Partial<Line>][] = [
+    const requests: [string, (client: Client) => Promise<unknown>, Partial<Line>][] = [
       [
         'log-add',
-        (who) =>
-          who.post('/api/students', { first_name: 'Secretia', last_name: 'Hush', email: 'hush@nosy.example' }, 201),
+        (client) =>
+          client.post('/api/students', { first_name: 'Secretia', last_name: 'Hush', email: 'hush@nosy.example' }, 201),
         { method: 'POST', operation: 'students_create', status: 201 },
       ],
       [
         'log-list',
-        (who) => who.get('/api/students?search=secretia'),
+        (client) => client.get('/api/students?search=secretia'),
         { method: 'GET', operation: 'students_list', status: 200 },
       ],
       [
         'log-missing',
-        (who) => who.get('/api/students/424242', 404),
+        (client) => client.get('/api/students/424242', 404),
         { method: 'GET', operation: 'students_get', status: 404 },
       ],
       [
         'log-invalid',
-        (who) => who.put('/api/students/1', { email: 'not-an-address' }, 400),
+        (client) => client.put('/api/students/1', { email: 'not-an-address' }, 400),
         { method: 'PUT', operation: 'students_update', status: 400 },
       ],
       [
         'log-forbidden',
-        (who) => who.get('/api/platform/tenants', 403),
+        (client) => client.get('/api/platform/tenants', 403),
         { method: 'GET', operation: 'platform_tenants_list', status: 403 },
       ],
       [
         'log-conflict',
-        (who) =>
-          who.post('/api/users', { email: 'office@nosy.example', first_name: 'Secretia', last_name: 'Hush' }, 409),
+        (client) =>
+          client.post('/api/users', { email: 'office@nosy.example', first_name: 'Secretia', last_name: 'Hush' }, 409),
         { operation: 'users_create', status: 409 },
       ],
     ];
@@ -500,7 +531,7 @@ describe('the log', () => {
       const lines = await linesOf(id);
       expect(lines).toHaveLength(1);
       const [line] = lines;
-      expect(line).toMatchObject({ level: 'info', request_id: id, tenant: made.data.id, ...expected });
+      expect(line).toMatchObject({ level: 'info', request_id: id, tenant: created.data.id, ...expected });
       expect(line?.ms).toBeGreaterThan(0);
       expect(new Date(line?.time ?? '').toISOString()).toBe(line?.time);
       expect(Object.keys(line ?? {}).sort()).toEqual([

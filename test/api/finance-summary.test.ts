@@ -75,7 +75,7 @@ test('the summary is all zeros without bills or without an academic year, a 404 
 test('invoices count if they were issued within the academic year in the time zone of the school, without drafts and void ones, as in dashboard and overview', async () => {
   const world = await feeSchool(service);
   const { admin, schema, id } = world.school;
-  await service.database.query("update platform.tenant set time_zone = 'Asia/Tokyo' where id = $1", [id]);
+  await world.school.database.query("update platform.tenant set time_zone = 'Asia/Tokyo' where id = $1", [id]);
   const classId = await world.addClass('Alpha');
   const studentId = await world.addStudent(classId);
   // In Tokyo the academic year begins on 2021-07-31 and ends on 2022-07-31, each at 15:00 UTC.

@@ -165,11 +165,11 @@ describe('the list', () => {
 test('every user of the school can read holidays; changing them requires holiday.manage', async () => {
   const { id } = await add({ name: unique('Open'), date: '2026-06-01' });
   for (const roles of [['student'], ['teacher'], ['accountant']]) {
-    const who = await school.user(roles);
-    expect((await who.get<Holiday>(`${path}/${id}`)).data.id).toBe(id);
-    await who.get(path, 200);
-    await who.post(path, { name: 'Mine', date: '2026-06-02' }, 403);
-    await who.put(`${path}/${id}`, { name: 'Mine' }, 403);
-    await who.delete(`${path}/${id}`, 403);
+    const client = await school.user(roles);
+    expect((await client.get<Holiday>(`${path}/${id}`)).data.id).toBe(id);
+    await client.get(path, 200);
+    await client.post(path, { name: 'Mine', date: '2026-06-02' }, 403);
+    await client.put(`${path}/${id}`, { name: 'Mine' }, 403);
+    await client.delete(`${path}/${id}`, 403);
   }
 });

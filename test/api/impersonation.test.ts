@@ -231,7 +231,7 @@ describe('the audit log has both names', () => {
     const client = await impersonate(target, {}, operator.client);
     const { classId } = await target.classroom();
     await client.get('/api/students?search=Secretname');
-    const made = await client.post<{ id: number }>('/api/religions', { name: 'Secretreligion' }, 201);
+    const created = await client.post<{ id: number }>('/api/religions', { name: 'Secretreligion' }, 201);
     await client.get(`/api/classes/${classId}`);
     await client.get('/api/students/999999', 404);
     await client.post('/api/religions', { name: 'Secretreligion' }, 409);
@@ -268,7 +268,7 @@ describe('the audit log has both names', () => {
     expect(JSON.stringify(entries)).not.toMatch(/Secret/);
     // Rejected changes left nothing, successful ones were made.
     expect((await target.admin.get<{ id: number }[]>('/api/religions')).data.map(({ id }) => id)).toContain(
-      made.data.id,
+      created.data.id,
     );
     const { data: found } = await service.operator.get<Entry[]>(
       `/api/platform/audit-logs?actor_id=${client.impersonated_by.id}&action=impersonation.classes_get`,
@@ -340,14 +340,14 @@ describe('the audit log has both names', () => {
     const [before] = await service.database.query<{ body: string }>(
       `select pg_get_functiondef('api.holidays_list(jsonb)'::regprocedure) as body`,
     );
-    const become = (body: string) =>
+    const replaceBody = (body: string) =>
       service.database.query(
         `create or replace function api.holidays_list(p jsonb) returns json language plpgsql as $$ begin ${body} return '{}'; end $$`,
       );
     try {
-      await become(`execute 'insert into religion (name) values (''never'')';`);
+      await replaceBody(`execute 'insert into religion (name) values (''never'')';`);
       expect((await client.send('GET', '/api/holidays')).status).toBe(503);
-      await become(`raise 'A fault';`);
+      await replaceBody(`raise 'A fault';`);
       expect((await client.send('GET', '/api/holidays')).status).toBe(500);
     } finally {
       await service.database.query(before?.body ?? '');

@@ -1,6 +1,7 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { extractText, getDocumentProxy } from 'unpdf';
 import { malformedPictures } from '../support/fixtures/pictures.ts';
+import { type PdfElement, pdfStructure } from '../support/client/pdf.ts';
 import { pixel } from '../support/server/registry.ts';
 import { type School, serviceWithSchool } from '../support/server/service.ts';
 
@@ -140,6 +141,102 @@ describe('the document of an invoice', () => {
     expect(headers.get('content-disposition')).toContain(`filename=Draft_${draft.id}.pdf`);
   });
 
+  test('is tagged for screen readers: title, language, headings, lists and tables with headers', async () => {
+    const one = await add({ notes: 'Thank you.' });
+    const { data } = await school.admin.get<Buffer>(`${path}/${one.id}/download`);
+    const found = await pdfStructure(data);
+    expect(found).toMatchObject({
+      ...{ title: `Invoice ${one.invoice_number}`, language: 'en-GB', isTagged: true, showsTitle: true, uaPart: '1' },
+      untagged: [],
+      decoration: [`Printed on ${written(day(0))}`, 'Page 1 of 1'],
+    });
+    const [page = []] = found.pages;
+    expect(page.slice(0, 4)).toEqual([
+      ['P', 'Green Valley'],
+      ['P', '1 Valley Road'],
+      ['H1', 'Invoice'],
+      ['P', one.invoice_number],
+    ]);
+    const entry = (label: string, value: string): PdfElement => [
+      'LI',
+      [
+        ['Lbl', label],
+        ['LBody', value],
+      ],
+    ];
+    expect(page).toContainEqual([
+      'L',
+      [
+        entry('Number', one.invoice_number),
+        entry('Issued on', written(day(0))),
+        entry('Due on', written(day(10))),
+        entry('Status', 'To be paid'),
+      ],
+    ]);
+    expect(page).toContainEqual([
+      'Table',
+      [
+        ['TR', ['Description', 'Quantity', 'Price', 'Total'].map((title): PdfElement => ['TH', title])],
+        ['TR', ['Museum', '2', '£1,250.50', '£2,501.00'].map((cell): PdfElement => ['TD', cell])],
+      ],
+    ]);
+    expect(page.slice(-2)).toEqual([
+      ['H2', 'Notes'],
+      ['P', 'Thank you.'],
+    ]);
+  });
+
+  test('says how to pay while something is owed, with the number as reference', async () => {
+    const own = await service.school();
+    const payment_details = 'Green Valley Bank\nIBAN GB33 BUKB 2020 1555 5555 55';
+    expect((await own.admin.post('/api/school-setup/school-info', { payment_details })).data).toMatchObject({
+      payment_details,
+    });
+    const one = await add({ student_id: await student({}, own) }, own);
+    const url = `${path}/${one.id}/download`;
+    const how = `How to pay Green Valley Bank IBAN GB33 BUKB 2020 1555 5555 55 Reference: ${one.invoice_number}`;
+    expect(await text(url, own)).toContain(how);
+    await own.admin.post('/api/fees/payments', { invoice_id: one.id, amount: one.total, method: 'card' }, 201);
+    for (const kind of ['invoice', 'receipt'])
+      expect(await text(`${url}?kind=${kind}`, own)).not.toContain('How to pay');
+    const two = await add({ student_id: await student({}, own) }, own);
+    await own.admin.post('/api/school-setup/school-info', { payment_details: '' });
+    expect(await text(`${path}/${two.id}/download`, own)).not.toContain('How to pay');
+    const { details } = await own.admin.post(
+      '/api/school-setup/school-info',
+      { payment_details: 'x'.repeat(1001) },
+      400,
+    );
+    expect(details.map((detail) => detail.path)).toEqual(['payment_details']);
+  });
+
+  test.each([
+    [{}, undefined],
+    [
+      { address: '1 Valley Road', phone: null, email: 'office@valley.example' },
+      '1 Valley Road · office@valley.example',
+    ],
+    [
+      {
+        address: '1 Valley Road, Upper Green Valley near Bath, Somerset BA1 1AA',
+        phone: '+44 20 1234 5678 extension 90',
+      },
+      '1 Valley Road, Upper Green Valley near Bath, Somerset BA1 1AA +44 20 1234 5678 extension 90',
+    ],
+  ])('separates the contact data %j only where something follows on the line', async (info, contact) => {
+    const own = await service.school();
+    await own.admin.post('/api/school-setup/school-info', { name: 'Valley', ...info });
+    const one = await add({ student_id: await student({}, own) }, own);
+    const { data } = await own.admin.get<Buffer>(`${path}/${one.id}/download`);
+    const [page = []] = (await pdfStructure(data)).pages;
+    expect(page.slice(0, 3)).toEqual([
+      ['P', 'Valley'],
+      ...(contact === undefined ? [] : [['P', contact]]),
+      ['H1', 'Invoice'],
+      ...(contact === undefined ? [['P', one.invoice_number]] : []),
+    ]);
+  });
+
   test('with 200 items continues on further pages with header, column titles and page number, and omits no item', async () => {
     const items = Array.from({ length: 200 }, (_, n) => ({
       description: `Item-${n + 1}: ${'with many words '.repeat(n % 12)}`,
@@ -155,6 +252,12 @@ describe('the document of an invoice', () => {
       expect(page).toContain(one.invoice_number);
       if (page.includes('Item-')) expect(page).toContain('Description Quantity Price Total');
     }
+    const { data } = await school.admin.get<Buffer>(`${path}/${one.id}/download`);
+    const structure = await pdfStructure(data);
+    expect(structure.untagged).toEqual([]);
+    // One table, whose repeated titles are decoration.
+    const headers = structure.pages.map((page) => JSON.stringify(page).match(/"TH","\w/g)?.length ?? 0);
+    expect(headers).toEqual([4, ...headers.slice(1).map(() => 0)]);
     const all = found.join(' ');
     expect(items.filter((_, n) => !all.includes(`Item-${n + 1}:`))).toEqual([]);
     expect(all).toContain('Balance £20,100.00');
@@ -195,10 +298,10 @@ describe('the document of an invoice', () => {
   test('omits a stored logo that is damaged', async () => {
     const own = await service.school();
     const one = await add({ student_id: await student({}, own) }, own);
-    for (const [what, content] of Object.entries(malformedPictures)) {
+    for (const [label, content] of Object.entries(malformedPictures)) {
       const file = await own.insert('file', {
         content,
-        content_type: what.includes('JPEG') ? 'image/jpeg' : 'image/png',
+        content_type: label.includes('JPEG') ? 'image/jpeg' : 'image/png',
       });
       await service.database.query(
         `insert into ${own.schema}.school (logo_id) values ($1) on conflict (id) do update set logo_id = excluded.logo_id`,
@@ -258,7 +361,8 @@ describe('the receipt of a payment', () => {
       },
     );
     const before = await text(url);
-    for (const part of ['REVERSED', `Reversed by ${reversal.receipt_number}`]) expect(before).toContain(part);
+    expect(before).toContain(`Reversed by ${reversal.receipt_number}`);
+    expect(before.match(/REVERSED/g)).toHaveLength(1);
     expect(before).not.toContain('PAID');
     const after = await text(`/api/finance/payments/${reversal.id}/receipt`);
     for (const part of [
@@ -269,6 +373,74 @@ describe('the receipt of a payment', () => {
     ])
       expect(after).toContain(part);
     await school.admin.get('/api/finance/payments/999999/receipt', 404);
+  });
+});
+
+describe('the locale of the school', () => {
+  const chooses = (own: School, locale: unknown, status = 200) =>
+    own.admin.send<{ locale: string }>('POST', '/api/school-setup/school-info', { body: { locale } }, status);
+
+  test.each([
+    ['de-DE', ['1. September 2026', '2.501,00 €', '1.250,50 €', '1.000'], /1 September|€2/],
+    ['en-US', ['September 1, 2026', '€2,501.00', '€1,250.50', '1,000'], /1 September|2\.501/],
+  ])(
+    '%s decides how invoices and receipts write dates and numbers, and is their language',
+    async (locale, parts, not) => {
+      const own = await service.school();
+      await own.admin.post('/api/school-setup/school-info', { currency: 'EUR', locale });
+      const { id } = await add(
+        {
+          student_id: await student({}, own),
+          due_date: '2026-09-01',
+          items: [
+            { description: 'Museum', amount: 1250.5, quantity: 2 },
+            { description: 'Paper', amount: 0.5, quantity: 1000 },
+          ],
+        },
+        own,
+      );
+      const { data } = await own.admin.get<Buffer>(`${path}/${id}/download`);
+      const found = (await pagesOf(data)).join(' ');
+      for (const part of parts) expect(found).toContain(part);
+      expect(found).not.toMatch(not);
+      const { language, pages } = await pdfStructure(data);
+      expect(language).toBe(locale);
+      expect(pages[0]).toContainEqual(['H1', 'Invoice']);
+      // The texts of the service stay English, and say so.
+      expect(data.includes('/Lang (en)')).toBe(true);
+      const { data: payment } = await own.admin.post<{ id: number }>(
+        '/api/fees/payments',
+        { invoice_id: id, amount: 1250.5, method: 'card' },
+        201,
+      );
+      expect(await text(`/api/finance/payments/${payment.id}/receipt`, own)).toContain(parts[2]);
+    },
+  );
+
+  test.each(['bn-BD', 'ar-EG', 'ja-JP'])(
+    '%s has letters that cannot be printed, so dates and numbers are English',
+    async (locale) => {
+      const own = await service.school();
+      await own.admin.post('/api/school-setup/school-info', { currency: 'EUR', locale });
+      const { id } = await add({ student_id: await student({}, own), due_date: '2026-09-01' }, own);
+      const found = await text(`${path}/${id}/download`, own);
+      for (const part of ['1 September 2026', '€2,501.00']) expect(found).toContain(part);
+      expect(found).not.toContain('□');
+    },
+  );
+
+  test('is a BCP 47 tag that the service knows, en-GB by default', async () => {
+    const own = await service.school();
+    const { data } = await own.admin.get<{ school: { locale: string } }>('/api/school-setup/status');
+    expect(data.school.locale).toBe('en-GB');
+    for (const locale of ['en_GB', 'xx-YY', 'english', '', null, `en-${'a'.repeat(40)}`]) {
+      const { details } = await chooses(own, locale, 400);
+      expect([locale, details.map((detail) => detail.path)]).toEqual([locale, ['locale']]);
+    }
+    expect((await chooses(own, ' pt-br ')).data.locale).toBe('pt-BR');
+    await own.admin.post('/api/school-setup/school-info', { phone: '1' });
+    const { data: after } = await own.admin.get<{ school: { locale: string } }>('/api/school-setup/status');
+    expect(after.school.locale).toBe('pt-BR');
   });
 });
 

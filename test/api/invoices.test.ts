@@ -2,12 +2,12 @@ import { beforeAll, describe, expect, test } from '@jest/globals';
 import type { Client } from '../support/client/client.ts';
 import { inOrder, walk } from '../support/client/pages.ts';
 import { race } from '../support/client/race.ts';
-import { type School, serviceWithSchool } from '../support/server/service.ts';
+import { manyConnections, serviceWithSchool, type School } from '../support/server/service.ts';
 import type { OutputOf } from '../support/client/output.ts';
 import type { InvoiceWithPayments as InvoiceWithPaymentsSchema } from '../../src/endpoints/invoices.ts';
 import type { Payment as PaymentSchema } from '../../src/endpoints/payments.ts';
 
-const { service, school } = await serviceWithSchool({}, 5);
+const { service, school } = await serviceWithSchool(manyConnections, 5);
 const path = '/api/fees/invoices';
 
 type Payment = OutputOf<typeof PaymentSchema>;
@@ -36,7 +36,8 @@ const item = { description: 'Museum', amount: 12.5, quantity: 2 };
 const createInvoice = async (fields: Record<string, unknown> = {}, at = school): Promise<Invoice> =>
   (await at.admin.post<Invoice>(path, { student_id: student.id, due_date: dueDate, items: [item], ...fields }, 201))
     .data;
-const getInvoice = async (id: number, who: Client = school.admin) => (await who.get<Invoice>(`${path}/${id}`)).data;
+const getInvoice = async (id: number, client: Client = school.admin) =>
+  (await client.get<Invoice>(`${path}/${id}`)).data;
 const pay = (invoice_id: number, amount: number, at = school) =>
   at.admin.post<Payment>('/api/fees/payments', { invoice_id, amount, method: 'cash', reference_number: 'C-1' }, 201);
 const reverse = (id: number) =>
@@ -248,7 +249,7 @@ describe('creating an invoice', () => {
     ['with a price of 0', { items: [{ ...item, amount: 0 }] }, ['items.0.amount']],
     ['with a negative price', { items: [{ ...item, amount: -1 }] }, ['items.0.amount']],
     ['with a price with three decimals', { items: [{ ...item, amount: 0.125 }] }, ['items.0.amount']],
-    ['with a price that is no number', { items: [{ ...item, amount: 'one' }] }, ['items.0.amount']],
+    ['with a price that is not a number', { items: [{ ...item, amount: 'one' }] }, ['items.0.amount']],
     ['with a quantity of 0', { items: [{ ...item, quantity: 0 }] }, ['items.0.quantity']],
     ['with a fractional quantity', { items: [{ ...item, quantity: 0.5 }] }, ['items.0.quantity']],
     ['with a blank item description', { items: [{ ...item, description: ' ' }] }, ['items.0.description']],
@@ -355,11 +356,12 @@ describe('the status of an invoice', () => {
 
   test('is overdue after its due date even before the stored status is updated, but never for paid, void and draft invoices', async () => {
     const { id: student_id } = await addStudent();
-    const made = [];
-    for (const state of ['sent', 'partially_paid', 'paid', 'void', 'draft']) made.push((await createInState(state)).id);
+    const created = [];
+    for (const state of ['sent', 'partially_paid', 'paid', 'void', 'draft'])
+      created.push((await createInState(state)).id);
     await service.database.query(
       `alter table ${school.schema}.invoice disable trigger derive;
-       update ${school.schema}.invoice set student_id = ${student_id}, due_date = current_date - 2 where id in (${made.join()});
+       update ${school.schema}.invoice set student_id = ${student_id}, due_date = current_date - 2 where id in (${created.join()});
        alter table ${school.schema}.invoice enable trigger derive`,
     );
     const found = async (query: string) =>
@@ -368,14 +370,28 @@ describe('the status of an invoice', () => {
     const all = ['overdue', 'overdue', 'paid', 'void', 'draft'];
     expect((await found('&include_ended=true')).map(({ status }) => status)).toEqual(all);
     expect((await found('&status=void')).map(({ status }) => status)).toEqual(['void']);
-    expect((await found('&status=overdue')).map(({ id }) => id)).toEqual(made.slice(0, 2));
+    expect((await found('&status=overdue')).map(({ id }) => id)).toEqual(created.slice(0, 2));
     for (const status of ['sent', 'partially_paid']) expect(await found(`&status=${status}`)).toEqual([]);
-    const one = await getInvoice(made[0] ?? 0);
+    const one = await getInvoice(created[0] ?? 0);
     expect(one.status).toBe('overdue');
     expect((await school.admin.put<Invoice>(`${path}/${one.id}`, { ...one, notes: 'Sent back' })).data).toMatchObject({
       status: 'overdue',
       notes: 'Sent back',
     });
+  });
+
+  test('a status set by an update is a 400 that names it, alone and in the whole invoice', async () => {
+    const invoice = await createInState('sent');
+    const at = `${path}/${invoice.id}`;
+    for (const body of [{ status: 'paid' }, { ...(await getInvoice(invoice.id)), status: 'paid' }]) {
+      const refused = await school.admin.put(at, body, 400);
+      expect([refused.error, refused.details]).toEqual([
+        'validation_error',
+        [{ path: 'status', message: expect.stringMatching(/^This field is read-only\./) }],
+      ]);
+    }
+    expect((await getInvoice(invoice.id)).status).toBe('sent');
+    expect((await school.admin.put<Invoice>(at, { status: 'sent', notes: 'Same' })).data.notes).toBe('Same');
   });
 
   test('after deletion: a draft is gone, an issued invoice is void', async () => {
@@ -494,8 +510,8 @@ describe('invoice numbers', () => {
       ],
     );
     expect(answers.filter(({ status }) => status === 409)).toHaveLength(12);
-    const made = answers.filter(({ status }) => status < 300);
-    expect(made).toHaveLength(28);
+    const created = answers.filter(({ status }) => status < 300);
+    expect(created).toHaveLength(28);
     const all = await walk<Invoice>(racing.admin, `${path}?sort=invoice_number`, 10);
     expect(all.map(({ invoice_number }) => invoice_number)).toEqual(
       all.map((_, n) => `INV-${year}-${String(n + 1).padStart(6, '0')}`),
@@ -642,19 +658,23 @@ describe('permissions', () => {
     const pupil = await school.user(['student']);
     const own = await addStudent();
     await service.database.query(`update ${school.schema}.student set user_id = $1 where id = $2`, [pupil.id, own.id]);
-    const who = await service.anonymous.login({ tenant_id: school.id, email: pupil.email, password: 'test-password' });
+    const client = await service.anonymous.login({
+      tenant_id: school.id,
+      email: pupil.email,
+      password: 'test-password',
+    });
     const [issued, draft, other] = [
       await createInvoice({ student_id: own.id }),
       await createInvoice({ student_id: own.id, status: 'draft' }),
       await createInvoice(),
     ];
-    expect((await who.get<Invoice[]>(path)).data.map(({ id }) => id)).toEqual([issued.id]);
-    expect((await who.get<Invoice[]>(`${path}?search=inv`)).data.map(({ id }) => id)).toEqual([issued.id]);
-    expect(await getInvoice(issued.id, who)).toMatchObject({ items: [item], total: 25 });
-    await who.get(`${path}/${issued.id}/download`);
+    expect((await client.get<Invoice[]>(path)).data.map(({ id }) => id)).toEqual([issued.id]);
+    expect((await client.get<Invoice[]>(`${path}?search=inv`)).data.map(({ id }) => id)).toEqual([issued.id]);
+    expect(await getInvoice(issued.id, client)).toMatchObject({ items: [item], total: 25 });
+    await client.get(`${path}/${issued.id}/download`);
     for (const { id } of [draft, other]) {
-      await who.get(`${path}/${id}`, 404);
-      await who.get(`${path}/${id}/download`, 404);
+      await client.get(`${path}/${id}`, 404);
+      await client.get(`${path}/${id}/download`, 404);
     }
     for (const [method, below] of [
       ['PUT', ''],
@@ -662,13 +682,13 @@ describe('permissions', () => {
       ['POST', '/issue'],
       ['POST', '/send-reminder'],
     ] as const) {
-      await who.send(method, `${path}/${issued.id}${below}`, method === 'PUT' ? { body: {} } : {}, 403);
+      await client.send(method, `${path}/${issued.id}${below}`, method === 'PUT' ? { body: {} } : {}, 403);
     }
-    await who.post('/api/fees/payments', { invoice_id: issued.id, amount: 1, method: 'cash' }, 403);
+    await client.post('/api/fees/payments', { invoice_id: issued.id, amount: 1, method: 'cash' }, 403);
     const { data: paid } = await pay(issued.id, 5);
     const { data: others } = await pay(other.id, 5);
-    await who.get(`/api/finance/payments/${paid.id}/receipt`);
-    await who.get(`/api/finance/payments/${others.id}/receipt`, 404);
+    await client.get(`/api/finance/payments/${paid.id}/receipt`);
+    await client.get(`/api/finance/payments/${others.id}/receipt`, 404);
   });
 
   test('an accountant creates invoices and records payments; a teacher gets a 403', async () => {

@@ -178,10 +178,10 @@ describe('texts of earlier versions', () => {
          values ($1, $2, 1, '2020-01-01', $3, $4)`,
         [studentId, fee?.id, method, notes],
       );
-    await service.database.query('update platform.tenant set schema_version = 11 where id = $1', [id]);
-    await service.database.query('select core.tenant_migrate($1, 12)', [id]);
+    await world.school.database.query('update platform.tenant set schema_version = 11 where id = $1', [id]);
+    await world.school.database.query('select core.tenant_migrate($1, 12)', [id]);
     // The later migrations have run already.
-    await service.database.query(
+    await world.school.database.query(
       'update platform.tenant set schema_version = (select max(version) from platform.tenant_migration) where id = $1',
       [id],
     );
@@ -243,7 +243,7 @@ describe('empty text', () => {
       await admin.put(`/api/students/${String(id)}`, { [field]: '' }, 400);
   });
 
-  test('as a filter is no filter', async () => {
+  test('as a filter counts as absent', async () => {
     const all = await admin.get<Row[]>('/api/students');
     const filtered = await admin.get<Row[]>('/api/students?class_id=&is_active=&search=&sort=&page=');
     expect(filtered.data).toEqual(all.data);

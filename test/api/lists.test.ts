@@ -1,23 +1,31 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { populate } from '../support/fixtures/populate.ts';
-import { findErrors, type Registered, registry, samplePath } from '../support/server/registry.ts';
+import { findErrors, isForOperators, type Registered, registry, samplePath } from '../support/server/registry.ts';
 import { serviceWithSchool } from '../support/server/service.ts';
 import { send } from '../support/client/wire.ts';
 
 const { service, school } = await serviceWithSchool();
 const { endpoints, document } = await registry(service);
-// The admin is no student.
+// The admin is not a student.
 const lists = endpoints.filter(({ route, operation }) => route.isPage && operation.role === null);
 const known = 500_001;
 
+let webhookId = 0;
 beforeAll(async () => {
+  const { data: webhook } = await service.operator.post<{ id: number }>(
+    '/api/platform/webhooks',
+    { url: 'https://hooks.example/platform', events: ['tenant.created'] },
+    201,
+  );
+  webhookId = webhook.id;
   expect(await populate(service, school, { endpoints, document }, known - 1, 'Listed')).toEqual([]);
 });
 
 /** Asks a list for the rows that a query selects. */
-async function ask(list: Registered, query: string) {
-  const isPlatform = list.operation.access === 'platform';
-  const path = samplePath(document, list, { id: isPlatform ? school.id : known });
+async function request(list: Registered, query: string) {
+  const isPlatform = isForOperators(list);
+  const platformId = list.path.startsWith('/api/platform/webhooks') ? webhookId : school.id;
+  const path = samplePath(document, list, { id: isPlatform ? platformId : known });
   const answer = await send(service.url, {
     path: `${path}${path.includes('?') ? '&' : '?'}${query}`,
     token: isPlatform ? service.operator.token : school.admin.token,
@@ -34,7 +42,7 @@ describe('every list', () => {
   test('answers its pagination', async () => {
     expect(lists.length).toBeGreaterThan(40);
     const lines = await findErrors(lists, async (list) => {
-      const { rows, json, text } = await ask(list, 'pageSize=1');
+      const { rows, json, text } = await request(list, 'pageSize=1');
       const { page, pageSize, totalItems, totalPages } = json?.pagination ?? {};
       return rows && page === 1 && pageSize === 1 && totalPages === totalItems ? undefined : text.slice(0, 200);
     });
@@ -48,7 +56,7 @@ describe('every list', () => {
       if (!names.includes('id')) return 'has no sort id';
       for (const name of names.map(String)) {
         const forms = [`sort=${name}`, `sort=-${name}`, `sort=${name}&order=DESC`];
-        const { status, text } = await ask(list, forms[count++ % forms.length] ?? '');
+        const { status, text } = await request(list, forms[count++ % forms.length] ?? '');
         if (status !== 200) return `${name}: ${text.slice(0, 200)}`;
       }
       return undefined;
@@ -61,7 +69,7 @@ describe('every list', () => {
     const lines = await findErrors(lists, async (list) => {
       const filters = list.query.map(({ name }) => name).filter((name) => !/^(from|to)_date$/.test(name));
       const empty = filters.map((name) => `${name}=`).join('&');
-      const [without, withEmpty] = [await ask(list, ''), await ask(list, `${empty}&_=1700000000`)];
+      const [without, withEmpty] = [await request(list, ''), await request(list, `${empty}&_=1700000000`)];
       return without.status === 200 && without.text === withEmpty.text ? undefined : withEmpty.text.slice(0, 200);
     });
     expect(lines).toEqual([]);
@@ -69,7 +77,7 @@ describe('every list', () => {
 
   test('refuses another parameter, and names the nearest one that it takes', async () => {
     const lines = await findErrors(lists, async (list) => {
-      const { status, json } = await ask(list, 'page_size=1');
+      const { status, json } = await request(list, 'page_size=1');
       const [detail] = json?.details ?? [];
       return status === 400 && detail?.message === 'is not a known parameter. Did you mean pageSize?'
         ? undefined
@@ -80,7 +88,7 @@ describe('every list', () => {
 
   test('suggests no name if none is similar', async () => {
     const lines = await findErrors(lists, async (list) => {
-      const { details } = await ask(list, 'zzzzzzzz=1').then(({ json }) => json ?? {});
+      const { details } = await request(list, 'zzzzzzzz=1').then(({ json }) => json ?? {});
       return details?.[0]?.message === 'is not a known parameter' ? undefined : JSON.stringify(details);
     });
     expect(lines).toEqual([]);
@@ -89,7 +97,7 @@ describe('every list', () => {
   test('names whole fields to sort by in the 400 for an unknown sort', async () => {
     const sorted = lists.filter(({ query }) => query.some(({ name }) => name === 'sort'));
     const lines = await findErrors(sorted, async (list) => {
-      const { details } = await ask(list, 'sort=zzzzzzzz').then(({ json }) => json ?? {});
+      const { details } = await request(list, 'sort=zzzzzzzz').then(({ json }) => json ?? {});
       const message = details?.[0]?.message ?? '';
       return /^is not a field to sort by\. (The|Some of the) fields are (\w+, ){0,14}\w+\.$/.test(message)
         ? undefined
@@ -108,7 +116,7 @@ test('a new school without an academic year answers every page with 200', async 
       operation.access === 'tenant' &&
       operation.role === null &&
       !operation.writes &&
-      // The admin is no teacher.
+      // The admin is not a teacher.
       !operation.name.startsWith('teachers_me') &&
       parameters.length === 0 &&
       !route.isStream &&

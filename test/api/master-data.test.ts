@@ -184,14 +184,14 @@ describe.each(lists)('%s', (path, table, users) => {
 
   test('every user of the school can read it; writing requires master_data.manage', async () => {
     const entry = await add();
-    for (const who of [userWithoutRole, teacher, student, manager]) {
-      expect((await who.get<Entry>(`${path}/${entry.id}`)).data).toEqual(entry);
-      expect((await who.get<Entry[]>(`${path}?search=${encodeURIComponent(entry.name)}`)).data).toEqual([entry]);
+    for (const client of [userWithoutRole, teacher, student, manager]) {
+      expect((await client.get<Entry>(`${path}/${entry.id}`)).data).toEqual(entry);
+      expect((await client.get<Entry[]>(`${path}?search=${encodeURIComponent(entry.name)}`)).data).toEqual([entry]);
     }
-    for (const who of [userWithoutRole, teacher, student]) {
-      await who.post(path, { name: unique('No') }, 403);
-      await who.put(`${path}/${entry.id}`, { sequence: 9 }, 403);
-      expect(await who.delete(`${path}/${entry.id}`, 403)).toMatchObject({
+    for (const user of [userWithoutRole, teacher, student]) {
+      await user.post(path, { name: unique('No') }, 403);
+      await user.put(`${path}/${entry.id}`, { sequence: 9 }, 403);
+      expect(await user.delete(`${path}/${entry.id}`, 403)).toMatchObject({
         error: 'forbidden',
         message: 'This needs the permission master_data.manage.',
       });

@@ -282,7 +282,7 @@ test('a decision on a leave notifies the teacher, only by email if the teacher h
 
 test('generating a timetable notifies its teachers and students, and a dry run notifies nobody', async () => {
   const mine = await service.school();
-  await service.database.query('update platform.tenant set is_setup_complete = true where id = $1', [mine.id]);
+  await mine.database.query('update platform.tenant set is_setup_complete = true where id = $1', [mine.id]);
   const { classId } = await mine.classroom('Grade 1');
   const { classId: otherId } = await mine.classroom('Grade 2');
   const teacher = (

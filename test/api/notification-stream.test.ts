@@ -16,7 +16,7 @@ const { service, school } = await serviceWithSchool(
 
 type User = Client & { id: number; email: string };
 const open = (of: Client, options: Parameters<typeof openStream>[2] = {}) => openStream(service.url, of.token, options);
-const tell = (users: User[], title: string, at: School = school, more: object = {}) =>
+const notify = (users: User[], title: string, at: School = school, more: object = {}) =>
   at.admin.post<{ sent: number }>('/api/notifications/send', {
     user_ids: users.map(({ id }) => id),
     title,
@@ -30,15 +30,15 @@ const login = (user: User, at: School = school) =>
 describe('a stream', () => {
   test('sends new notifications with the fields of the list, in the order of their ids', async () => {
     const user = await school.user(['teacher']);
-    await tell([user], 'Before');
+    await notify([user], 'Before');
     const stream = await open(user);
-    await tell([user], 'Café {{first_name}}', school, {
+    await notify([user], 'Café {{first_name}}', school, {
       message: 'Line 1\nLine 2\n"data: x"\n\nid: 7',
       action_url: '/hall',
       type: 'alert',
     });
     await stream.has(1);
-    await tell([user], 'Next');
+    await notify([user], 'Next');
     await stream.has(2);
     const { data } = await user.get<Record<string, unknown>[]>('/api/notifications?pageSize=2');
     const picked = data.map(({ id, title, message, type, action_url, created_at }) => ({
@@ -81,16 +81,17 @@ describe('a stream', () => {
     const user = await school.user(['teacher']);
     const stream = await open(user);
     const count = stream.comments.length;
-    await pause(heartbeat * 6);
+    const begin = performance.now();
+    await until(() => stream.comments.length >= count + 5 || undefined);
     const beats = stream.comments.length - count;
-    expect(beats).toBeGreaterThanOrEqual(3);
-    expect(beats).toBeLessThanOrEqual(7);
+    // A pause of the process delays comments, but adds none. The first one may have been on its way.
+    expect(beats).toBeLessThanOrEqual((performance.now() - begin) / heartbeat + 2);
     await stream.close();
   });
 
   test('resumes after Last-Event-ID or last_event_id; the header takes precedence and an empty one is ignored', async () => {
     const user = await school.user(['teacher']);
-    for (const title of ['One', 'Two', 'Three']) await tell([user], title);
+    for (const title of ['One', 'Two', 'Three']) await notify([user], title);
     const ids = (await user.get<{ id: number }[]>('/api/notifications?order=asc')).data.map(({ id }) => id);
     const [welcome, one, two] = ids.slice(-4).map(String);
     for (const [options, expected] of [
@@ -102,7 +103,7 @@ describe('a stream', () => {
       [{ lastId: '999999999999999' }, []],
     ] as const) {
       const stream = await open(user, options);
-      await tell([user], 'Last');
+      await notify([user], 'Last');
       await until(() => (stream.events.at(-1)?.title === 'Last' ? true : undefined));
       await service.database.query(`delete from ${school.schema}.notification where title = 'Last'`);
       expect({
@@ -120,7 +121,7 @@ describe('a stream', () => {
     const stream = await open(user);
     await until(() => stream.lastId || undefined);
     await stream.close();
-    await tell([user], 'Meanwhile');
+    await notify([user], 'Meanwhile');
     const again = await open(user, { lastId: stream.lastId });
     await again.has(1);
     expect(titles(again)).toEqual(['Meanwhile']);
@@ -134,7 +135,7 @@ describe('a stream', () => {
       [user.id],
     );
     const stream = await open(user, { lastId: '0' });
-    await tell([user], 'While it comes');
+    await notify([user], 'While it comes');
     await until(() => (stream.events.at(-1)?.title === 'While it comes' ? true : undefined));
     const ids = stream.events.map(({ id }) => id);
     expect(ids).toEqual([...new Set(ids)].sort((a, b) => a - b));
@@ -185,7 +186,7 @@ describe('access to a stream', () => {
       const stream = await open(user);
       return stream.status === 200 ? stream : undefined;
     });
-    await tell([user], 'To each');
+    await notify([user], 'To each');
     for (const stream of [...streams.slice(1), next]) {
       await stream.has(1);
       expect(titles(stream)).toEqual(['To each']);
@@ -223,14 +224,14 @@ describe('a stream token', () => {
 
   test('opens the stream of its session without a header, from the notification that it names', async () => {
     const user = await school.user(['teacher']);
-    await tell([user], 'Before');
+    await notify([user], 'Before');
     const { token, expires_at, last_event_id } = await tokenOf(user);
     const minutes = (Date.parse(expires_at) - Date.now()) / 60_000;
     expect(Math.round(minutes)).toBe(15);
-    await tell([user], 'Meanwhile');
+    await notify([user], 'Meanwhile');
     const stream = await openWith(token, `&last_event_id=${last_event_id}`);
     await stream.has(1);
-    await tell([user], 'After');
+    await notify([user], 'After');
     await stream.has(2);
     expect(titles(stream)).toEqual(['Meanwhile', 'After']);
     await user.post('/api/auth/logout');
@@ -295,8 +296,8 @@ describe('notifications of others', () => {
       open(theirs, { lastId: '0' }),
       open(colleague, { lastId: '0' }),
     ]);
-    await tell([twin], 'Of the twin');
-    await tell([theirs], 'Of theirs', other);
+    await notify([twin], 'Of the twin');
+    await notify([theirs], 'Of the other user', other);
     await school.admin.post('/api/notifications/send', { all: true, title: 'Of one school', message: 'x' });
     await other.admin.post('/api/notifications/send', { all: true, title: 'Of the other', message: 'x' });
     for (const [index, last] of ['Of one school', 'Of the other', 'Of one school'].entries())
@@ -304,7 +305,7 @@ describe('notifications of others', () => {
     await pause(100);
     expect(streams.map((stream) => titles(stream).filter((title) => title.startsWith('Of')))).toEqual([
       ['Of the twin', 'Of one school'],
-      ['Of theirs', 'Of the other'],
+      ['Of the other user', 'Of the other'],
       ['Of one school'],
     ]);
     const mismatch = await open(twin, { headers: { 'X-Tenant-ID': String(other.id) } });
@@ -315,14 +316,14 @@ describe('notifications of others', () => {
   test('core.stream_read answers nothing for a session that has ended, or belongs to another or a suspended school', async () => {
     const at = await service.school();
     const user = await at.user(['teacher']);
-    await tell([user], 'Mine', at);
-    const [session] = await service.database.query<{ id: string }>(
+    await notify([user], 'Mine', at);
+    const [session] = await at.database.query<{ id: string }>(
       'select max(id) as id from platform.session where tenant_id = $1 and user_id = $2',
       [at.id, user.id],
     );
     const read = async (tenantId: number) =>
       (
-        await service.database.query<{ event: string }>('select event from core.stream_read($1, $2, $3, 50, 10000)', [
+        await at.database.query<{ event: string }>('select event from core.stream_read($1, $2, $3, 50, 10000)', [
           tenantId,
           [session?.id],
           [0],
@@ -330,12 +331,12 @@ describe('notifications of others', () => {
       ).length;
     expect(await read(at.id)).toBeGreaterThan(0);
     expect(await read(school.id)).toBe(0);
-    await service.database.query("update platform.tenant set status = 'suspended' where id = $1", [at.id]);
+    await at.database.query("update platform.tenant set status = 'suspended' where id = $1", [at.id]);
     expect(await read(at.id)).toBe(0);
-    await service.database.query("update platform.tenant set status = 'active' where id = $1", [at.id]);
-    await service.database.query('update platform.session set expires_at = now() where id = $1', [session?.id]);
+    await at.database.query("update platform.tenant set status = 'active' where id = $1", [at.id]);
+    await service.database.everywhere('update platform.session set expires_at = now() where id = $1', [session?.id]);
     expect(await read(at.id)).toBe(0);
-    await service.database.query(
+    await service.database.everywhere(
       "update platform.session set expires_at = now() + interval '1 day', revoked_at = now() where id = $1",
       [session?.id],
     );
@@ -344,12 +345,9 @@ describe('notifications of others', () => {
 
   test('core.stream_read raises unavailable for a school whose migration failed', async () => {
     const at = await service.school();
-    const read = () => service.database.query("select from core.stream_read($1, '{1}', '{0}', 50, 10000)", [at.id]);
+    const read = () => at.database.query("select from core.stream_read($1, '{1}', '{0}', 50, 10000)", [at.id]);
     const changeVersion = (by: number) =>
-      service.database.query('update platform.tenant set schema_version = schema_version + $2 where id = $1', [
-        at.id,
-        by,
-      ]);
+      at.database.query('update platform.tenant set schema_version = schema_version + $2 where id = $1', [at.id, by]);
     expect(await read()).toEqual([]);
     await changeVersion(-1);
     await expect(read()).rejects.toThrow('This school is being migrated.');
@@ -374,7 +372,7 @@ describe('a stream ends', () => {
     await user.post('/api/auth/logout', undefined);
     expect(await stream.end()).toBe('end');
     expect((await open(user)).status).toBe(401);
-    await tell([user], 'Still here');
+    await notify([user], 'Still here');
     await second.has(1);
     expect([titles(stream), other.ended, second.ended]).toEqual([[], undefined, undefined]);
     await Promise.all([second.close(), other.close()]);
@@ -396,8 +394,8 @@ describe('a stream ends', () => {
     ['its school is deleted', (_user, at) => service.operator.delete(`/api/platform/tenants/${at.id}`), 401],
     [
       'its session expires',
-      (user) =>
-        service.database.query(
+      (user, at) =>
+        at.database.query(
           'update platform.session set expires_at = now() where user_id = $1 and tenant_id is not null',
           [user.id],
         ),
@@ -409,7 +407,7 @@ describe('a stream ends', () => {
         service.operator.put(`/api/platform/tenants/${at.id}`, { feature_flags: { notifications: false } }),
       403,
     ],
-  ])('when %s; other streams stay open', async (_what, happens, status) => {
+  ])('when %s; other streams stay open', async (_case, happens, status) => {
     const at = await service.school();
     const { user, stream, other } = await two(at);
     await happens(user, at);
@@ -431,7 +429,7 @@ describe('a stream ends', () => {
       200,
     );
     await pause(heartbeat * 2);
-    await tell([user], 'After the refresh');
+    await notify([user], 'After the refresh');
     await stream.has(1);
     expect(stream.ended).toBeUndefined();
     await stream.close();
@@ -447,7 +445,7 @@ describe('a stream ends', () => {
       `insert into ${school.schema}.notification (user_id, title, message) select $1, 'Much', repeat('x', 5000) from generate_series(1, 4000)`,
       [user.id],
     );
-    await tell([user], 'The end');
+    await notify([user], 'The end');
     // The user may have five streams: a fifth one opens only when the paused one has ended.
     const others = await Promise.all([1, 2, 3, 4].map(() => open(user)));
     const fifth = await until(async () => {

@@ -46,7 +46,7 @@ describe('notification templates', () => {
     await school.admin.get(`${path}/${template.id}`, 404);
   });
 
-  test('may contain {{…}} that is no placeholder, but cannot declare a built-in variable', async () => {
+  test('may contain {{…}} that is not a placeholder, but cannot declare a built-in variable', async () => {
     const literal = await add({ name: 'Literal', title: '{{day}}', message: '{{who}} {{exam}}', variables: ['exam'] });
     expect(literal).toMatchObject({ title: '{{day}}', message: '{{who}} {{exam}}' });
     expect(await errorOf({ name: 'X', title: 'T', message: 'M', variables: ['first_name'] })).toEqual([

@@ -2,21 +2,29 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from '@jest/globals';
 import { createConfig, lintFromString } from '@redocly/openapi-core';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import addFormats from 'ajv-formats';
 import { lintRules } from '../../src/cli/openapi.ts';
 import { errors } from '../../src/domain/errors.ts';
-import { isAnonymous, plain, registry, type Schema } from '../support/server/registry.ts';
+import { exampleOf } from '../../src/http/openapi-examples.ts';
+import { isAnonymous, type OpenApi, plain, registry, type Schema } from '../support/server/registry.ts';
 import { serviceOfFile } from '../support/server/service.ts';
 import { send } from '../support/client/wire.ts';
 
 const service = await serviceOfFile();
 const { endpoints, document, operations } = await registry(service);
+const { text } = await send(service.url, { path: '/api/openapi.json' });
 
 /** Operations without a route: handlers and /graphql call them. */
 const internal = [
   'analytics_admit',
   'auth_own_credentials',
+  'auth_reset_credentials',
+  'auth_second_factor_open',
   'auth_session_open',
+  'auth_two_factor_attempt',
   'platform_audit_logs_export_page',
+  'platform_tenants_export_page',
   'schedule_feeds_create_own',
   'timetable_generate_end',
   'timetable_generate_renew',
@@ -27,6 +35,11 @@ const internal = [
 const functions = await service.database.query<{ name: string; volatility: 'i' | 's' | 'v'; definer: boolean }>(
   `select proname as name, provolatile as volatility, prosecdef as definer from pg_proc
    where pronamespace = 'api'::regnamespace and proargtypes::text = 'jsonb'::regtype::oid::text and prorettype = 'json'::regtype and not proretset order by 1`,
+);
+
+/** Every operation of the document. */
+const documented = Object.entries(document.paths).flatMap(([path, methods]) =>
+  Object.entries(methods).map(([method, operation]) => ({ name: `${method.toUpperCase()} ${path}`, operation })),
 );
 
 const names = (rows: { name: string }[]) => rows.map(({ name }) => name).sort();
@@ -130,9 +143,13 @@ describe('routes, operations and functions', () => {
     expect(definers).toEqual([]);
   });
 
-  test('a GET only reads, except for the email verification link and the audited export', () => {
+  test('a GET only reads, except for the email verification link and the audited exports', () => {
     const odd = endpoints.filter(({ method, operation }) => method === 'GET' && operation.writes);
-    expect(odd.map(({ name }) => name)).toEqual(['GET /api/auth/email/verify', 'GET /api/platform/audit-logs/export']);
+    expect(odd.map(({ name }) => name)).toEqual([
+      'GET /api/auth/email/verify',
+      'GET /api/platform/tenants/export',
+      'GET /api/platform/audit-logs/export',
+    ]);
   });
 
   test('every permission, role and feature that an operation needs exists', async () => {
@@ -193,7 +210,8 @@ describe('routes, operations and functions', () => {
     expect(
       names(
         operations.filter(
-          ({ idempotent, writes, access }) => idempotent && !(writes && ['tenant', 'platform', 'any'].includes(access)),
+          ({ idempotent, writes, access }) =>
+            idempotent && !(writes && ['tenant', 'platform', 'analyst', 'any'].includes(access)),
         ),
       ),
     ).toEqual([]);
@@ -215,14 +233,26 @@ describe('routes, operations and functions', () => {
 });
 
 describe('the document', () => {
-  const documented = Object.entries(document.paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, operation]) => ({ name: `${method.toUpperCase()} ${path}`, operation })),
-  );
-
   test('is served without a token as OpenAPI 3.1', async () => {
     const answer = await send(service.url, { path: '/api/openapi.json' });
     expect(answer.headers['content-type']).toBe('application/json; charset=utf-8');
     expect(JSON.parse(answer.text)).toMatchObject({ openapi: '3.1.1', servers: [{ url: service.url }] });
+  });
+
+  test('has less than 1 MB, is compressed to less than 80 kB, and not sent again to a client that has it', async () => {
+    const get = (headers: Record<string, string>) => fetch(`${service.url}/api/openapi.json`, { headers });
+    const length = (answer: Response) => Number(answer.headers.get('content-length'));
+    const full = await get({ 'Accept-Encoding': 'identity' });
+    const text = await full.text();
+    expect(length(full)).toBeLessThan(1_000_000);
+    for (const encoding of ['br', 'gzip']) {
+      const compressed = await get({ 'Accept-Encoding': encoding });
+      expect(compressed.headers.get('content-encoding')).toBe(encoding);
+      expect(length(compressed)).toBeLessThan(80_000);
+      expect(await compressed.text()).toBe(text);
+      const again = await get({ 'Accept-Encoding': encoding, 'If-None-Match': compressed.headers.get('etag') ?? '' });
+      expect([again.status, await again.text()]).toEqual([304, '']);
+    }
   });
 
   test('describes every route and no other, besides health', () => {
@@ -230,9 +260,9 @@ describe('the document', () => {
     expect(documented.map(({ name }) => name).sort()).toEqual(known.sort());
   });
 
-  test('passes the recommended rules of Redocly without an error or a warning', async () => {
+  test('passes the strict rules of Redocly without an error or a warning', async () => {
     const config = await createConfig(lintRules);
-    const problems = await lintFromString({ source: JSON.stringify(document), config });
+    const problems = await lintFromString({ source: text, config });
     expect(
       problems.map(
         ({ ruleId, severity, message, location }) => `${severity} ${ruleId} ${location[0]?.pointer ?? ''} ${message}`,
@@ -242,7 +272,7 @@ describe('the document', () => {
 
   test('the linter finds a path parameter without a description', async () => {
     const config = await createConfig(lintRules);
-    const broken = structuredClone(document);
+    const broken = JSON.parse(text) as OpenApi;
     const operation = broken.paths['/api/students/{id}']?.['get'];
     if (operation) operation.parameters = [];
     const problems = await lintFromString({ source: JSON.stringify(broken), config });
@@ -271,6 +301,12 @@ describe('the document', () => {
     expect([...anonymous.values()].filter((places) => places.length > 1)).toEqual([]);
   });
 
+  test('describes every operation in more words than its summary, and has a contact', () => {
+    const odd = documented.filter(({ operation: { summary, description } }) => !summary || !description);
+    expect(odd.map(({ name }) => name)).toEqual([]);
+    expect(JSON.parse(text)).toMatchObject({ info: { contact: { name: 'The operator of this service' } } });
+  });
+
   test('gives every operation a unique id', () => {
     const ids = documented.map(({ operation }) => operation.operationId);
     expect(ids.filter((id, i) => ids.indexOf(id) !== i)).toEqual([]);
@@ -280,15 +316,19 @@ describe('the document', () => {
   test('has the operation and the permission of each route from core.operation', () => {
     const odd = endpoints.filter(
       ({ documented: one, operation }) =>
-        one['x-operation'] !== operation.name || (one['x-permission'] ?? null) !== operation.permission,
+        (one['x-operation'] ?? one.operationId) !== operation.name ||
+        (one['x-permission'] ?? null) !== operation.permission,
     );
     expect(odd.map(({ name }) => name)).toEqual([]);
   });
 
-  test('requires a bearer token exactly where the service does', () => {
-    const odd = endpoints.filter(
-      (endpoint) => JSON.stringify(endpoint.documented.security) !== (isAnonymous(endpoint) ? '[]' : '[{"bearer":[]}]'),
-    );
+  test('requires an access token, or takes an API key instead, exactly where the service does', () => {
+    const odd = endpoints.filter((endpoint) => {
+      const { access, needs_session } = endpoint.operation;
+      const takesKey = !needs_session && ['any', 'tenant', 'platform', 'analyst'].includes(access);
+      const schemes = isAnonymous(endpoint) ? [] : takesKey ? ['bearer', 'apiKey'] : ['bearer'];
+      return JSON.stringify(endpoint.documented.security) !== JSON.stringify(schemes.map((name) => ({ [name]: [] })));
+    });
     expect(odd.map(({ name }) => name)).toEqual([]);
   });
 
@@ -363,7 +403,7 @@ describe('the document', () => {
       const found = endpoints.find((endpoint) => endpoint.name === name)?.documented.responses[String(status)];
       return Object.keys((found as { headers?: object } | undefined)?.headers ?? {}).sort();
     };
-    expect(headers('POST /api/auth/login', 200)).toEqual(['Set-Cookie', 'X-Refresh-Token']);
+    expect(headers('POST /api/auth/login', 200)).toEqual(['Set-Cookie', 'X-Known-Device', 'X-Refresh-Token']);
     expect(headers('POST /api/auth/refresh', 200)).toEqual(['Set-Cookie', 'X-Refresh-Token']);
     expect(headers('POST /api/students', 201)).toEqual(['ETag', 'Location']);
     expect(headers('GET /api/students/{id}', 200)).toEqual(['ETag']);
@@ -396,13 +436,96 @@ describe('the document', () => {
   });
 });
 
+describe('an example', () => {
+  const schemas = document.components.schemas;
+  const ajv = new Ajv2020({ strict: false, allErrors: true });
+  addFormats.default(ajv);
+  ajv.addSchema({ $id: 'openapi', components: document.components });
+  /** What is wrong with the example of a schema. */
+  const faultsOf = (schema: Schema, isRequest: boolean): string[] => {
+    const text = JSON.stringify(schema).replaceAll('"#/components/', '"openapi#/components/');
+    const validate = ajv.compile(JSON.parse(text) as object);
+    validate(exampleOf(schema, schemas, isRequest));
+    return (validate.errors ?? []).map(({ instancePath, message = '' }) => `${instancePath} ${message}`);
+  };
+  const bodies = documented.flatMap(({ name, operation }) => [
+    ...Object.entries(operation.requestBody?.content ?? {}).map(([type, { schema }]) => ({
+      name: `${name} ${type}`,
+      schema,
+      isRequest: true,
+    })),
+    ...Object.entries(operation.responses).flatMap(([status, { content }]) =>
+      Object.entries(content ?? {})
+        .filter(([type]) => type === 'application/json')
+        .map(([, { schema }]) => ({ name: `${name} ${status}`, schema, isRequest: false })),
+    ),
+  ]);
+
+  test('of each JSON body and each JSON response matches its schema', () => {
+    const faults = new Map<string, string[]>();
+    for (const { name, schema, isRequest } of bodies) {
+      const key = `${String(isRequest)} ${JSON.stringify(schema)}`;
+      const found = faults.get(key) ?? faultsOf(schema, isRequest);
+      faults.set(key, found);
+      if (found.length > 0) faults.set(key, [name, ...found]);
+    }
+    expect(bodies.length).toBeGreaterThan(3000);
+    expect([...faults.values()].filter((found) => found.length > 0)).toEqual([]);
+  });
+
+  test('has a value for each text field, so that no tool shows a made-up word', () => {
+    const missing: string[] = [];
+    const isText = ({ type, anyOf }: Schema): boolean =>
+      [type].flat().includes('string') || (anyOf?.some((one) => isText(one)) ?? false);
+    const hasValue = ({ examples, enum: values, const: fixed, format, anyOf }: Schema): boolean =>
+      (examples ?? values) !== undefined ||
+      fixed !== undefined ||
+      format !== undefined ||
+      (anyOf?.some((one) => isText(one) && hasValue(one)) ?? false);
+    const walk = (schema: Schema, place: string): void => {
+      if ('examples' in schema) return;
+      if (isText(schema) && !hasValue(schema)) missing.push(place);
+      for (const [field, property] of Object.entries(schema.properties ?? {})) walk(property, `${place}.${field}`);
+      if (schema.items) walk(schema.items, `${place}[]`);
+      if (typeof schema.additionalProperties === 'object') walk(schema.additionalProperties, `${place}.*`);
+      for (const one of schema.anyOf ?? []) if (!isText(one)) walk(one, place);
+    };
+    for (const [name, schema] of Object.entries(document.components.schemas)) walk(schema, name);
+    for (const { name, schema } of bodies) if (!('$ref' in schema)) walk(schema, name);
+    // Add the value in src/http/openapi-examples.ts, or to the schema: .meta({ examples: ['…'] }).
+    expect(missing).toEqual([]);
+  });
+});
+
 describe('a field of a body', () => {
+  test('the address of a webhook is documented as a URI, since the service refuses anything else', () => {
+    for (const name of ['WebhookInput', 'WebhookChange'])
+      expect(document.components.schemas[name]?.properties?.['url']).toMatchObject({ type: 'string', format: 'uri' });
+  });
+
   /** Fields that no SQL function reads, and why. */
   const readElsewhere: Record<string, string> = {
     'POST /api/auth/login password': 'The handler compares it with the hash.',
     'POST /api/auth/login refresh_cookie': 'The handler sets the cookie.',
+    'DELETE /api/auth/two-factor code': 'The handler checks it, or passes it on by another name.',
+    'DELETE /api/auth/two-factor password': 'The handler compares it with the hash.',
+    'POST /api/auth/login/enroll challenge': 'The handler checks it, or passes it on by another name.',
+    'POST /api/auth/login/verify challenge': 'The handler checks it, or passes it on by another name.',
+    'POST /api/auth/login/verify code': 'The handler checks it, or passes it on by another name.',
+    'POST /api/auth/login/verify passkey': 'The handler checks it, or passes it on by another name.',
+    'POST /api/auth/login/verify passkey.id': 'The handler checks it, or passes it on by another name.',
+    'POST /api/auth/login/verify recovery_code': 'The handler checks it, or passes it on by another name.',
+    'POST /api/auth/login/verify refresh_cookie': 'The handler sets the cookie.',
+    'POST /api/auth/login/verify remember_device': 'The handler checks it, or passes it on by another name.',
+    'POST /api/auth/two-factor/passkeys response': 'The handler checks it, or passes it on by another name.',
+    'POST /api/auth/two-factor/passkeys response.id': 'The handler checks it, or passes it on by another name.',
+    'POST /api/auth/two-factor/passkeys/options password': 'The handler compares it with the hash.',
+    'POST /api/auth/two-factor/recovery-codes password': 'The handler compares it with the hash.',
+    'POST /api/auth/two-factor/totp password': 'The handler compares it with the hash.',
+    'POST /api/auth/two-factor/totp/confirm code': 'The handler checks it, or passes it on by another name.',
     'POST /api/auth/password/change current_password': 'The handler compares it with the hash.',
     'POST /api/auth/password/change password': 'The handler hashes it.',
+    'POST /api/auth/password/reset password': 'The handler hashes it.',
     'POST /api/fees/invoices items.id': 'Documented as ignored.',
     'POST /api/fees/invoices items.line_total': 'The schema compares it with the other fields.',
     'PUT /api/fees/invoices/{id} items.line_total': 'The schema compares it with the other fields.',

@@ -85,7 +85,7 @@ describe('a payment of a student fee', () => {
        from (select extract(hour from now() at time zone 'UTC') >= 12) utc (ahead)`,
     );
     const far = await feeSchool(service);
-    await service.database.query('update platform.tenant set time_zone = $1 where id = $2', [zone, far.school.id]);
+    await far.school.database.query('update platform.tenant set time_zone = $1 where id = $2', [zone, far.school.id]);
     const { id } = await createFee(far, await far.addClass());
     const day = new Intl.DateTimeFormat('en-CA', { timeZone: zone }).format(new Date());
     expect(day > (await today())).toBe(isAhead);
@@ -314,12 +314,12 @@ test('payment.create does not allow billing, and fee.manage does not allow recor
     await school.user([await school.role('fee.read', 'payment.create')]),
     await school.user([await school.role('fee.read', 'fee.manage')]),
   ];
-  for (const [who, steps, permission] of [
+  for (const [client, steps, permission] of [
     [cashier, billingRequests, 'fee.manage'],
     [office, paymentRequests, 'payment.create'],
   ] as const)
     for (const [method, at, body] of steps) {
-      const { status, message } = await who.send(method, at, body ? { body } : {});
+      const { status, message } = await client.send(method, at, body ? { body } : {});
       expect([method, at, status, message]).toEqual([method, at, 403, `This needs the permission ${permission}.`]);
     }
 });

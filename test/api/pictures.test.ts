@@ -1,5 +1,6 @@
 import { expect, test } from '@jest/globals';
-import { fileForm, jpeg, png } from '../support/fixtures/pictures.ts';
+import sharp from 'sharp';
+import { fileForm, jpeg, malformedPictures, png, repairablePictures } from '../support/fixtures/pictures.ts';
 import { serviceWithSchool, testPassword } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool();
@@ -67,4 +68,56 @@ test('a new picture has another address', async () => {
     200,
   );
   expect(data.profile_picture_url).not.toBe(address);
+});
+
+/** Uploads a picture of the user. @returns the stored one */
+async function stored(content: Buffer, type: string): Promise<Buffer> {
+  const body = fileForm(content, 'me', type);
+  const { data } = await user.send<Person>('POST', '/api/auth/profile/picture', { body }, 200);
+  return (await service.anonymous.get<Buffer>(data.profile_picture_url ?? '')).data;
+}
+
+const drawn = (width: number, height: number) =>
+  sharp({ create: { width, height, channels: 3, background: '#336699' } });
+
+test('a photo is stored upright, without the place where it was taken', async () => {
+  const photo = await drawn(40, 20)
+    .withExif({ IFD0: { Copyright: 'Ada' }, IFD3: { GPSLatitudeRef: 'N', GPSLatitude: '51/1 30/1 0/1' } })
+    .withMetadata({ orientation: 6 })
+    .jpeg()
+    .toBuffer();
+  expect(await sharp(photo).metadata()).toMatchObject({ width: 40, height: 20, orientation: 6 });
+  const shown = await sharp(await stored(photo, 'image/jpeg')).metadata();
+  expect([shown.format, shown.width, shown.height]).toEqual(['jpeg', 20, 40]);
+  expect([shown.exif, shown.orientation, shown.xmp, shown.iptc]).toEqual([undefined, undefined, undefined, undefined]);
+});
+
+test('a large picture is reduced, and keeps its transparency', async () => {
+  const large = await drawn(3000, 1500).ensureAlpha(0.5).png().toBuffer();
+  const shown = await sharp(await stored(large, 'image/png')).metadata();
+  expect(shown).toMatchObject({ format: 'png', width: 2000, height: 1000, hasAlpha: true });
+});
+
+test.each(Object.entries(malformedPictures))('a picture with %s is rejected with a 400', async (_what, content) => {
+  const body = fileForm(content, 'me', 'image/png');
+  const refused = await user.send('POST', '/api/auth/profile/picture', { body }, 400);
+  expect([refused.error, refused.details.map(({ path }) => path)]).toEqual(['validation_error', ['picture']]);
+  expect(refused.message).toMatch(/^The picture (is damaged|has 60000 × 60000 pixels)/);
+});
+
+test.each(Object.entries(repairablePictures))(
+  'a picture with %s is stored without the defect',
+  async (_what, content) => {
+    const shown = await stored(content, 'image/png');
+    expect(shown.equals(content)).toBe(false);
+    expect(await sharp(shown, { failOn: 'warning' }).metadata()).toMatchObject({ format: 'png', width: 1, height: 1 });
+  },
+);
+
+test('a file of another format with the signature of a PNG or JPEG is rejected', async () => {
+  const svg = Buffer.from('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>');
+  for (const start of ['89504e470d0a1a0a', 'ffd8ffe0']) {
+    const body = fileForm(Buffer.concat([Buffer.from(start, 'hex'), svg]), 'me.png', 'image/png');
+    expect([400, 415]).toContain((await user.send('POST', '/api/auth/profile/picture', { body })).status);
+  }
 });

@@ -20,7 +20,7 @@ type AuditLog = OutputOf<typeof AuditLogSchema>;
 type Tenant = OutputOf<typeof TenantDetailSchema>;
 type Plan = OutputOf<typeof PlanSchema>;
 
-const label = (what = 'made') => `${unique(what)}-${Date.now().toString(36)}`;
+const label = (prefix = 'made') => `${unique(prefix)}-${Date.now().toString(36)}`;
 
 const input = (fields: Record<string, unknown> = {}) => {
   const subdomain = label();
@@ -54,20 +54,18 @@ async function operatorCalled(email: string, role: 'admin' | 'analyst') {
 
 /** The audit entries that `work` adds. */
 async function audited(work: () => Promise<unknown>): Promise<AuditLog[]> {
-  const [last] = await service.database.query<{ id: string }>(
-    'select coalesce(max(id), 0) as id from platform.audit_log',
-  );
+  const latest = async () => (await service.operator.get<AuditLog[]>('/api/platform/audit-logs?pageSize=100')).data;
+  const before = new Set((await latest()).map(({ id }) => id));
   await work();
-  const { data } = await service.operator.get<AuditLog[]>('/api/platform/audit-logs?pageSize=100');
-  return data.filter(({ id }) => id > Number(last?.id));
+  return (await latest()).filter(({ id }) => !before.has(id));
 }
 
 describe('creating a school', () => {
   test('returns it as it was sent, with plan, empty stats and its audit entry, and it reads back the same', async () => {
     const sent = input({ feature_flags: { transport: true, attendance: false }, time_zone: 'Africa/Lagos' });
-    const made = await post<Tenant>('/tenants', sent, 201);
-    expect(made.headers.get('location')).toBe(`/api/platform/tenants/${made.data.id}`);
-    expect(made.data).toMatchObject({
+    const created = await post<Tenant>('/tenants', sent, 201);
+    expect(created.headers.get('location')).toBe(`/api/platform/tenants/${created.data.id}`);
+    expect(created.data).toMatchObject({
       name: sent.name,
       subdomain: sent.subdomain,
       contact_email: sent.contact_email,
@@ -81,8 +79,8 @@ describe('creating a school', () => {
       stats: { total_students: 0, total_teachers: 0, total_classes: 0 },
       deleted_at: null,
     });
-    expect(made.data.recent_audit_logs.map(({ action }) => action)).toEqual(['tenant.create']);
-    expect(await get(made.data.id)).toEqual(made.data);
+    expect(created.data.recent_audit_logs.map(({ action }) => action)).toEqual(['tenant.create']);
+    expect(await get(created.data.id)).toEqual(created.data);
   });
 
   test('creates the five system roles and an admin who can log in', async () => {
@@ -156,7 +154,7 @@ describe('creating a school', () => {
     ['a date instead of a timestamp', { trial_ends_at: '2030-01-01' }, 'trial_ends_at'],
     ['an unknown field', { colour: 'red' }, 'colour'],
     ['a status', { status: 'suspended' }, 'status'],
-  ])('rejects %s and names the field', async (_what, fields, path) => {
+  ])('rejects %s and names the field', async (_case, fields, path) => {
     const refused = await post('/tenants', input(fields), 400);
     expect(refused.error).toBe('validation_error');
     expect(refused.details.map((detail) => detail.path.split('.')[0])).toEqual([path]);
@@ -210,10 +208,9 @@ describe('the plan of a school', () => {
     expect(changed.data.plan).toEqual({ id: 3, name: 'Premium' });
     const both = await service.operator.put<Tenant>(path, { ...changed.data, plan: { id: 1 }, plan_id: 1 });
     expect(both.data.plan.id).toBe(1);
-    const [stored] = await service.database.query<{ plan_id: string }>(
-      'select plan_id from platform.subscription where tenant_id = $1',
-      [tenant.id],
-    );
+    const [stored] = await service.database
+      .of(tenant.id)
+      .query<{ plan_id: string }>('select plan_id from platform.subscription where tenant_id = $1', [tenant.id]);
     expect(Number(stored?.plan_id)).toBe(1);
   });
 
@@ -264,9 +261,9 @@ describe('updating a school', () => {
     expect(data).toMatchObject({ plan: { id: 3, name: 'Premium' } });
     expect(data.enabled_features).toHaveLength(5);
     expect(
-      await service.database.query('select plan_id::integer from platform.subscription where tenant_id = $1', [
-        tenant.id,
-      ]),
+      await service.database
+        .of(tenant.id)
+        .query('select plan_id::integer from platform.subscription where tenant_id = $1', [tenant.id]),
     ).toEqual([{ plan_id: 3 }]);
   });
 
@@ -417,10 +414,12 @@ describe('the status of a school', () => {
     );
     await mailTo(service, email, 'Your account');
     const queue = () =>
-      service.database.query(
-        "select graphile_worker.add_job('send_email', json_build_object('tenant_id', $1::bigint, 'user_id', $2::bigint, 'kind', 'invitation'))",
-        [paused.id, user.id],
-      );
+      service.database
+        .of(paused.id)
+        .query(
+          "select graphile_worker.add_job('send_email', json_build_object('tenant_id', $1::bigint, 'user_id', $2::bigint, 'kind', 'invitation'))",
+          [paused.id, user.id],
+        );
     await step(paused.id, 'suspend');
     await queue();
     await queueIsEmpty(service);
@@ -469,10 +468,10 @@ describe('the status of a school', () => {
     const busy = await service.school();
     const stats = async () => (await get(busy.id)).stats;
     expect(await stats()).toEqual({ total_students: 0, total_teachers: 0, total_classes: 0 });
-    const made = await busy.admin.post<{ id: number }>('/api/students', { first_name: 'A', last_name: 'B' }, 201);
+    const created = await busy.admin.post<{ id: number }>('/api/students', { first_name: 'A', last_name: 'B' }, 201);
     await busy.admin.post('/api/students', { first_name: 'A', last_name: 'B', is_active: false }, 201);
     expect((await stats()).total_students).toBe(1);
-    await busy.admin.delete(`/api/students/${made.data.id}`);
+    await busy.admin.delete(`/api/students/${created.data.id}`);
     expect((await stats()).total_students).toBe(0);
   });
 });
@@ -585,14 +584,14 @@ describe('plans', () => {
       max_teachers: 2,
       features_json: { features: ['attendance', 'transport'] },
     };
-    const made = await post<Plan>('/plans', sent, 201);
-    const path = `/api/platform/plans/${made.data.id}`;
-    expect(made.headers.get('location')).toBe(path);
-    expect(made.data).toMatchObject({ ...sent, tenant_count: 0 });
-    expect((await service.operator.get<Plan>(path)).data).toEqual(made.data);
+    const created = await post<Plan>('/plans', sent, 201);
+    const path = `/api/platform/plans/${created.data.id}`;
+    expect(created.headers.get('location')).toBe(path);
+    expect(created.data).toMatchObject({ ...sent, tenant_count: 0 });
+    expect((await service.operator.get<Plan>(path)).data).toEqual(created.data);
     const { data } = await service.operator.put<Plan>(path, { price_monthly: 0.1, features_json: { features: [] } });
     expect(data).toEqual({
-      ...made.data,
+      ...created.data,
       price_monthly: 0.1,
       features_json: { features: [] },
       updated_at: data.updated_at,
@@ -600,8 +599,8 @@ describe('plans', () => {
     expect((await service.operator.put<Plan>(path, data)).data).toMatchObject({ price_monthly: 0.1, name: sent.name });
     expect(
       (await service.operator.get<Plan[]>(`/api/platform/plans?search=${sent.name}`)).data.map(({ id }) => id),
-    ).toEqual([made.data.id]);
-    expect((await service.operator.delete<{ id: number }>(path)).data).toEqual({ id: made.data.id });
+    ).toEqual([created.data.id]);
+    expect((await service.operator.delete<{ id: number }>(path)).data).toEqual({ id: created.data.id });
     await service.operator.get(path, 404);
     await service.operator.put(path, { name: 'Gone' }, 404);
     await service.operator.delete(path, 404);
@@ -659,8 +658,8 @@ describe('plans', () => {
   });
 
   /** The plan check that every change of teachers runs. */
-  const withTeachers = (of: School, change: string) =>
-    withOwner(service.database.url, async (owner) => {
+  const withTeachers = async (of: School, change: string) =>
+    withOwner(await of.database.addressFor(change), async (owner) => {
       await owner.query('begin');
       await owner.query('select core.enter_tenant($1)', [of.id]);
       await owner.query(change.replace('teacher', `${of.schema}.teacher`));
@@ -730,13 +729,13 @@ describe('plans', () => {
   test.each([
     ['a price with three decimals', { price_monthly: 1.234 }, 'price_monthly'],
     ['a negative price', { price_monthly: -1 }, 'price_monthly'],
-    ['a price that is no number', { price_monthly: 'ten' }, 'price_monthly'],
+    ['a price that is not a number', { price_monthly: 'ten' }, 'price_monthly'],
     ['a fractional student limit', { max_students: 0.5 }, 'max_students'],
     ['a negative teacher limit', { max_teachers: -1 }, 'max_teachers'],
     ['a feature whose name is not a lower case word', { features_json: { features: ['Teleport!'] } }, 'features_json'],
     ['an unknown field in features_json', { features_json: { features: [], colour: 1 } }, 'features_json'],
     ['an empty name', { name: '' }, 'name'],
-  ])('reject %s and name the field', async (_what, fields, path) => {
+  ])('reject %s and name the field', async (_case, fields, path) => {
     const refused = await post(
       '/plans',
       { name: label('Plan'), price_monthly: 1, max_students: 1, max_teachers: 1, ...fields },
@@ -770,7 +769,68 @@ describe('plans', () => {
   });
 });
 
+describe('the settings', () => {
+  const path = '/api/platform/settings';
+
+  test('have the currency of all prices, US dollars at first, and changing it converts no price', async () => {
+    const { data: before } = await service.operator.get<{ currency: string; updated_at: string }>(path);
+    expect(before.currency).toBe('USD');
+    const [plan] = (await service.operator.get<Plan[]>('/api/platform/plans')).data;
+    expect(plan?.currency).toBe('USD');
+    const { data: changed } = await service.operator.put<object>(path, { currency: 'EUR' });
+    expect(changed).toMatchObject({ currency: 'EUR' });
+    expect((await service.operator.get(path)).data).toEqual(changed);
+    expect((await service.operator.get<Plan>(`/api/platform/plans/${plan?.id}`)).data).toEqual({
+      ...plan,
+      currency: 'EUR',
+      tenant_count: expect.any(Number),
+    });
+    const school = await service.school();
+    expect((await school.admin.get('/api/subscription/status')).data).toMatchObject({ plan: { currency: 'EUR' } });
+    const { data: plans } = await school.admin.get<{ currency: string }[]>('/api/subscription/plans');
+    expect(new Set(plans.map(({ currency }) => currency))).toEqual(new Set(['EUR']));
+    const { data: entries } = await service.operator.get<AuditLog[]>(
+      '/api/platform/audit-logs?action=platform_settings.update',
+    );
+    expect(entries).toMatchObject([{ changes: { currency: { before: 'USD', after: 'EUR' } } }]);
+    await service.operator.put(path, { ...changed, currency: 'USD' });
+  });
+
+  test('refuse what is not a currency, unknown fields, changed read-only fields, and everybody but operators', async () => {
+    for (const body of [{ currency: 'usd' }, { currency: 'XXZ' }, { currency: null }, { price: 1 }])
+      expect(await service.operator.put(path, body, 400)).toMatchObject({ error: 'validation_error' });
+    await service.operator.put(path, { currency: 'EUR', created_at: '2020-01-01T00:00:00Z' }, 400);
+    const school = await service.school();
+    await school.admin.get(path, 403);
+    await school.admin.put(path, { currency: 'EUR' }, 403);
+    await service.anonymous.get(path, 401);
+    expect((await service.operator.get(path)).data).toMatchObject({ currency: 'USD' });
+  });
+});
+
 describe('the audit log', () => {
+  test('about=subscription shows changes of the subscription, the plan and the trial, and nothing else', async () => {
+    const school = await service.school();
+    const tenant = `/api/platform/tenants/${school.id}`;
+    await service.operator.put(tenant, { name: label('Renamed') });
+    await service.operator.put(tenant, { plan_id: 2 });
+    await service.operator.put(`${tenant}/subscription`, { grace_days: 3 });
+    await service.operator.post(`${tenant}/suspend`);
+    await service.operator.put(tenant, { trial_ends_at: new Date(Date.now() + 86_400_000).toISOString() });
+    const query = `tenant_id=${school.id}&about=subscription`;
+    const { data } = await service.operator.get<AuditLog[]>(`/api/platform/audit-logs?${query}`);
+    expect(data.map(({ action }) => action)).toEqual([
+      'tenant.update',
+      'subscription.update',
+      'tenant.update',
+      'tenant.create',
+    ]);
+    expect(Object.keys(data[2]?.changes ?? {})).toContain('plan');
+    const file = await service.operator.get<Buffer>(`/api/platform/audit-logs/export?format=csv&${query}`);
+    expect(file.data.toString().trimEnd().split('\r\n')).toHaveLength(5);
+    await service.operator.get('/api/platform/audit-logs?about=plans', 400);
+  });
+
   test('has exactly one entry for each write of an operator: actor, action, before and after, and origin', async () => {
     const headers = { 'User-Agent': 'console of the tests', 'X-Request-Id': 'audit-1' };
     const operator = service.operator.with(headers);
@@ -824,8 +884,8 @@ describe('the audit log', () => {
       });
       if (Object.keys(changes).length > 0) expect(entries[0]?.changes).toEqual(changes);
     }
-    const [made] = (await service.operator.get<AuditLog[]>(`/api/platform/audit-logs?action=plan.create`)).data;
-    expect(made?.changes).toMatchObject({
+    const [created] = (await service.operator.get<AuditLog[]>(`/api/platform/audit-logs?action=plan.create`)).data;
+    expect(created?.changes).toMatchObject({
       name: { before: null, after: extra },
       price_monthly: { before: null, after: 3 },
     });
@@ -979,10 +1039,11 @@ describe('the overview', () => {
     expect(await since()).toEqual([2, 1, 1, 2]);
     await remove(two.id);
     expect(await since()).toEqual([1, 0, 1, 1]);
-    await service.database.query(
-      "update platform.tenant set created_at = date_trunc('month', now()) - interval '1 second' where id = $1",
-      [one.id],
-    );
+    await service.database
+      .of(one.id)
+      .query("update platform.tenant set created_at = date_trunc('month', now()) - interval '1 second' where id = $1", [
+        one.id,
+      ]);
     expect(await since()).toEqual([1, 0, 1, 0]);
     await step(two.id, 'restore');
     expect(await since()).toEqual([2, 1, 1, 1]);
@@ -1010,11 +1071,11 @@ describe('access', () => {
       expect((await school.admin.get(`/api/platform${path}`, 403)).error).toBe('forbidden');
       expect((await analyst.get(`/api/platform${path}`, 403)).error).toBe('forbidden');
     }
-    for (const who of [school.admin, analyst]) {
-      await who.post('/api/platform/tenants', input(), 403);
-      await who.post(`/api/platform/tenants/${school.id}/suspend`, undefined, 403);
-      await who.delete(`/api/platform/tenants/${school.id}`, 403);
-      await who.put('/api/platform/plans/1', { price_monthly: 0 }, 403);
+    for (const client of [school.admin, analyst]) {
+      await client.post('/api/platform/tenants', input(), 403);
+      await client.post(`/api/platform/tenants/${school.id}/suspend`, undefined, 403);
+      await client.delete(`/api/platform/tenants/${school.id}`, 403);
+      await client.put('/api/platform/plans/1', { price_monthly: 0 }, 403);
     }
     expect((await get(school.id)).status).toBe('active');
   });

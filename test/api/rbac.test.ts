@@ -77,7 +77,7 @@ describe('roles', () => {
   });
 
   test('a new role is read back with the ids and names of its permissions', async () => {
-    const made = await school.admin.post<Role>(
+    const created = await school.admin.post<Role>(
       '/api/rbac/roles',
       {
         name: 'Librarian',
@@ -86,9 +86,9 @@ describe('roles', () => {
       },
       201,
     );
-    expect(made.headers.get('location')).toBe(`/api/rbac/roles/${made.data.id}`);
-    const { data } = await school.admin.get<Role>(`/api/rbac/roles/${made.data.id}`);
-    expect(data).toEqual(made.data);
+    expect(created.headers.get('location')).toBe(`/api/rbac/roles/${created.data.id}`);
+    const { data } = await school.admin.get<Role>(`/api/rbac/roles/${created.data.id}`);
+    expect(data).toEqual(created.data);
     expect(data).toMatchObject({
       name: 'Librarian',
       description: 'Lends books',
@@ -281,12 +281,12 @@ describe('the permissions of a role', () => {
   test('take effect at the next request of every user of the role', async () => {
     const first = await userWith(['student.read']);
     const second = await school.user([first.role.name]);
-    for (const who of [first, second]) await who.get('/api/students');
+    for (const client of [first, second]) await client.get('/api/students');
     await school.admin.put(`/api/rbac/roles/${first.role.id}`, { permission_ids: idsOf(['user.read']) });
-    for (const who of [first, second]) {
-      await who.get('/api/students', 403);
-      await who.get('/api/users');
-      expect((await who.get<{ permissions: string[] }>('/api/auth/profile')).data.permissions).toEqual(['user.read']);
+    for (const user of [first, second]) {
+      await user.get('/api/students', 403);
+      await user.get('/api/users');
+      expect((await user.get<{ permissions: string[] }>('/api/auth/profile')).data.permissions).toEqual(['user.read']);
     }
   });
 
@@ -399,8 +399,8 @@ describe('nobody can grant or revoke permissions they lack', () => {
       password: 'a password of theirs',
     };
     expect((await user.post('/api/students', puppet, 403)).error).toBe('forbidden');
-    const { data: made } = await other.admin.post<{ user_id: number }>('/api/students', puppet, 201);
-    expect((await user.put(`/api/users/${made.user_id}`, { password: 'another password' }, 403)).error).toBe(
+    const { data: created } = await other.admin.post<{ user_id: number }>('/api/students', puppet, 201);
+    expect((await user.put(`/api/users/${created.user_id}`, { password: 'another password' }, 403)).error).toBe(
       'forbidden',
     );
     await other.admin.put(`/api/rbac/roles/${student?.id ?? 0}`, { permission_ids: idsOf(['timetable.read']) });

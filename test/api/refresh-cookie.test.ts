@@ -8,9 +8,10 @@ const { service, school } = await serviceWithSchool({ TRUST_PROXY: '1', CORS_ORI
 /** The headers that a browser adds to requests of a page of this origin. */
 const own = { 'sec-fetch-site': 'same-origin' };
 
-/** Parses the cookie of a response; undefined without one. */
-function cookieOf({ headers }: Answered) {
-  const [line, ...more] = headers['set-cookie'] ?? [];
+/** Parses the refresh cookie of a response, or another one; undefined without one. */
+function cookieOf({ headers }: Answered, which = 'refresh_token') {
+  const lines = (headers['set-cookie'] ?? []).filter((each) => each.split('=')[0]?.endsWith(which));
+  const [line, ...more] = lines;
   expect(more).toEqual([]);
   if (line === undefined) return undefined;
   const [pair = '', ...attributes] = line.split('; ');
@@ -38,7 +39,7 @@ describe('a refresh token as a cookie', () => {
   test('is set on request as HttpOnly and SameSite=Strict, and not sent in a header', async () => {
     const { answer, cookie } = await login();
     expect(cookie?.name).toBe('refresh_token');
-    expect(cookie?.value).toMatch(/^[\w-]{43}$/);
+    expect(cookie?.value).toMatch(/^\d*\.[\w-]{43}\.\d+\.[\w-]{22}$/);
     expect(cookie?.attributes).toEqual([
       'HttpOnly',
       `Max-Age=${30 * 24 * 60 * 60}`,
@@ -52,6 +53,24 @@ describe('a refresh token as a cookie', () => {
     expect(plain.answer.headers['x-refresh-token']).toMatch(/\S/);
     const ofSchool = await login({ is_platform: undefined, tenant_id: school.id, email: school.adminEmail });
     expect(ofSchool.cookie?.name).toBe('refresh_token');
+  });
+
+  test('comes with a cookie for the device, which makes the next login one from a known device', async () => {
+    const { answer } = await login();
+    const device = cookieOf(answer, 'known_device');
+    expect(device).toEqual({
+      name: 'known_device',
+      value: expect.stringMatching(/^[\w-]{43}\.0-\d+\.[\w-]{22}$/),
+      attributes: ['HttpOnly', `Max-Age=${400 * 24 * 60 * 60}`, 'Path=/api/auth', 'SameSite=Strict'],
+    });
+    expect(answer.headers['x-known-device']).toBeUndefined();
+    const again = await login({}, { cookie: `known_device=${device?.value}` });
+    expect(cookieOf(again.answer, 'known_device')?.value).toBe(device?.value);
+    const https = await login({}, { 'x-forwarded-proto': 'https' });
+    expect(cookieOf(https.answer, 'known_device')).toMatchObject({
+      name: '__Host-known_device',
+      attributes: expect.arrayContaining(['Path=/', 'Secure']),
+    });
   });
 
   test('is limited to https and this host when the request uses https', async () => {

@@ -282,14 +282,14 @@ describe('today', () => {
   test.each(farZones)(
     'uses the date in the time zone of the school (%s), for the user, a class and the week',
     async (zone) => {
-      await service.database.query('update platform.tenant set time_zone = $2 where id = $1', [now.school.id, zone]);
+      await now.school.database.query('update platform.tenant set time_zone = $2 where id = $1', [now.school.id, zone]);
       const there = dayIn(zone);
       expect((await today()).date).toBe(there);
       expect((await now.school.admin.get<Schedule>(`/api/schedule/class/${now.classId}`)).data.date).toBe(there);
       expect((await now.school.admin.get<Week>('/api/schedule/week')).data).toEqual(
         (await now.school.admin.get<Week>(`/api/schedule/week?date=${there}`)).data,
       );
-      await service.database.query("update platform.tenant set time_zone = 'UTC' where id = $1", [now.school.id]);
+      await now.school.database.query("update platform.tenant set time_zone = 'UTC' where id = $1", [now.school.id]);
     },
   );
 });

@@ -50,8 +50,12 @@ describe('the setup of a school', () => {
         email: null,
         website: null,
         currency: 'USD',
+        locale: 'en-GB',
         invoice_reminders: true,
+        payment_details: null,
         is_impersonation_allowed: true,
+        is_second_factor_required: false,
+        action_url_hosts: [],
         logo: null,
         logo_url: null,
       },
@@ -73,7 +77,7 @@ describe('the setup of a school', () => {
     ]);
     expect((await status(school)).is_complete).toBe(false);
 
-    const made = await setYear(school, year);
+    const created = await setYear(school, year);
     const complete = (await school.admin.post<Status>(`${base}/complete`)).data;
     expect(complete).toEqual({
       is_complete: true,
@@ -87,12 +91,16 @@ describe('the setup of a school', () => {
         email: null,
         website: null,
         currency: 'USD',
+        locale: 'en-GB',
         invoice_reminders: true,
+        payment_details: null,
         is_impersonation_allowed: true,
+        is_second_factor_required: false,
+        action_url_hosts: [],
         logo: null,
         logo_url: null,
       },
-      academic_year: { id: made.id, ...year },
+      academic_year: { id: created.id, ...year },
       grade_count: 1,
     });
     await setGrades(school, [{ name: 'One', sequence: 1 }]);
@@ -160,8 +168,12 @@ describe('the school information', () => {
       name: 'Green Valley',
       email: 'office@green.example',
       currency: 'USD',
+      locale: 'en-GB',
       invoice_reminders: true,
+      payment_details: null,
       is_impersonation_allowed: true,
+      is_second_factor_required: false,
+      action_url_hosts: [],
       logo: null,
       logo_url: null,
     };
@@ -186,6 +198,18 @@ describe('the school information', () => {
     [{ website: 'x'.repeat(301) }, 'website'],
     [{ invoice_reminders: null }, 'invoice_reminders'],
     [{ invoice_reminders: 'maybe' }, 'invoice_reminders'],
+    ...[
+      'https://a.example',
+      'a.example/b',
+      'a.example:80',
+      'user@a.example',
+      'localhost',
+      '*.a.example',
+      'a..example',
+      '',
+    ].map((host): [Record<string, unknown>, string] => [{ action_url_hosts: [host] }, 'action_url_hosts.0']),
+    [{ action_url_hosts: ['a.example', 'A.example'] }, 'action_url_hosts.1'],
+    [{ action_url_hosts: null }, 'action_url_hosts'],
     [{ logo: 'picture' }, 'logo'],
     [{ logo: 'http://green.example/logo.png' }, 'logo'],
     [{ logo: 'https://' }, 'logo'],
@@ -237,9 +261,9 @@ describe('the school information', () => {
 describe('the logo', () => {
   const webp = Buffer.from('524946461a000000574542505650384c0d0000002f00000010071011118888fe0700', 'hex');
   const form = (content: Buffer, fields: Record<string, string> = {}) => {
-    const made = fileForm(content, 'logo.bin', 'application/octet-stream', 'logo');
-    for (const [name, value] of Object.entries(fields)) made.append(name, value);
-    return made;
+    const form = fileForm(content, 'logo.bin', 'application/octet-stream', 'logo');
+    for (const [name, value] of Object.entries(fields)) form.append(name, value);
+    return form;
   };
 
   test('is sent in a form with the other fields, can be read by every user, is replaced, and is deleted by null', async () => {
@@ -248,11 +272,17 @@ describe('the logo', () => {
     const student = await school.user(['student']);
     const first = await info(school, form(png, { name: 'With logo', phone: '7', email: '' }));
     expect(first).toMatchObject({ name: 'With logo', phone: '7', email: null });
-    expect(await info(school, form(png, { invoice_reminders: 'false' }))).toMatchObject({
+    expect(
+      await info(school, form(png, { invoice_reminders: 'false', action_url_hosts: 'a.example, b.example' })),
+    ).toMatchObject({
       invoice_reminders: false,
+      action_url_hosts: ['a.example', 'b.example'],
       name: 'With logo',
     });
-    expect(await info(school, { invoice_reminders: true })).toMatchObject({ invoice_reminders: true });
+    expect(await info(school, { invoice_reminders: true, action_url_hosts: [] })).toMatchObject({
+      invoice_reminders: true,
+      action_url_hosts: [],
+    });
     expect(first.logo_url).toMatch(/^\/api\/pictures\/[\w-]+$/);
     expect(first.logo).toBe(first.logo_url);
     const shown = await student.get<Buffer>((await status(school)).school.logo_url ?? '');
@@ -331,7 +361,7 @@ describe('the logo', () => {
 
   test.each(Object.entries(malformedPictures))(
     'rejects %s with a 400 for the field logo, and keeps the previous logo',
-    async (_what, picture) => {
+    async (_case, picture) => {
       const school = await service.school();
       const { logo_url } = await info(school, form(palettePng));
       const refused = await school.admin.post(`${base}/school-info`, form(picture), 400);
@@ -355,20 +385,20 @@ describe('the logo', () => {
 describe('the academic year', () => {
   test('becomes the current one; a year with the same name, ignoring case, is updated instead of created', async () => {
     const school = await service.school();
-    const made = await setYear(school, year);
-    expect(made).toMatchObject({ ...year, is_current: true });
-    expect(await setYear(school, year)).toMatchObject({ id: made.id, ...year });
+    const created = await setYear(school, year);
+    expect(created).toMatchObject({ ...year, is_current: true });
+    expect(await setYear(school, year)).toMatchObject({ id: created.id, ...year });
     const jubilee = await setYear(school, { name: 'Jubilee', start_date: '2027-08-01', end_date: '2028-07-31' });
     expect((await years(school)).map(({ id, is_current }) => [id, is_current])).toEqual([
       [jubilee.id, true],
-      [made.id, false],
+      [created.id, false],
     ]);
     const again = { name: 'JUBILEE', start_date: '2027-08-02', end_date: '2028-07-30' };
     expect(await setYear(school, again)).toMatchObject({ id: jubilee.id, ...again, is_current: true });
-    expect(await setYear(school, year)).toMatchObject({ id: made.id, is_current: true });
+    expect(await setYear(school, year)).toMatchObject({ id: created.id, is_current: true });
     expect(await years(school)).toMatchObject([
       { id: jubilee.id, is_current: false },
-      { id: made.id, is_current: true },
+      { id: created.id, is_current: true },
     ]);
   });
 
@@ -379,7 +409,7 @@ describe('the academic year', () => {
     );
     const from = (offset: number) => new Date(Date.parse(today) + offset * 86_400_000).toISOString().slice(0, 10);
     const current = await setYear(school, { name: 'Current', start_date: from(-100), end_date: from(200) });
-    await service.database.query('update platform.tenant set is_setup_complete = true where id = $1', [school.id]);
+    await school.database.query('update platform.tenant set is_setup_complete = true where id = $1', [school.id]);
     const next = await setYear(school, { name: 'Next', start_date: from(201), end_date: from(500) });
     expect(next.is_current).toBe(false);
     expect((await years(school)).find(({ is_current }) => is_current)?.id).toBe(current.id);
@@ -387,10 +417,10 @@ describe('the academic year', () => {
 
   test('cannot overlap another one: a 409, and the current year does not change', async () => {
     const school = await service.school();
-    const made = await setYear(school, year);
+    const created = await setYear(school, year);
     const refused = await school.admin.post(`${base}/academic-year`, { ...year, name: 'Other' }, 409);
     expect(refused).toMatchObject({ error: 'conflict', details: [{ path: 'start_date' }] });
-    expect(await years(school)).toMatchObject([{ id: made.id, is_current: true }]);
+    expect(await years(school)).toMatchObject([{ id: created.id, is_current: true }]);
   });
 
   test('with an invalid field is a 400 that names the field', async () => {

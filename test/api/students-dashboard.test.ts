@@ -241,7 +241,7 @@ describe('the dashboard of a student', () => {
         `insert into @holiday (name, date, is_recurring) values ('Every year', $today - interval '4 years', true)`,
         'Every year',
       ],
-    ])('are empty on %s, and the holiday is named', async (_what, statement, holiday) => {
+    ])('are empty on %s, and the holiday is named', async (_case, statement, holiday) => {
       await pupil.sql(statement);
       expect((await pupil.dashboard()).schedule).toMatchObject({ holiday: { name: holiday }, slots: [] });
       await pupil.sql('delete from @holiday');
@@ -266,14 +266,16 @@ describe('the dashboard of a student', () => {
 
     test('are those of today in the time zone of the school', async () => {
       for (const zone of ['Pacific/Kiritimati', 'Pacific/Niue']) {
-        await service.database.query('update platform.tenant set time_zone = $2 where id = $1', [
+        await pupil.school.database.query('update platform.tenant set time_zone = $2 where id = $1', [
           pupil.school.id,
           zone,
         ]);
         const [row] = await pupil.sql<{ day: string }>(`select (now() at time zone '${zone}')::date::text as day`);
         expect((await pupil.dashboard()).schedule?.date).toBe(row?.day);
       }
-      await service.database.query("update platform.tenant set time_zone = 'UTC' where id = $1", [pupil.school.id]);
+      await pupil.school.database.query("update platform.tenant set time_zone = 'UTC' where id = $1", [
+        pupil.school.id,
+      ]);
     });
   });
 
@@ -317,12 +319,12 @@ describe('access to the dashboard', () => {
   test('is forbidden for an admin, a teacher, and a user with a custom role of a similar name', async () => {
     const pupil = await createPupil();
     await pupil.school.admin.post('/api/rbac/roles', { name: 'Students' }, 201);
-    for (const who of [
+    for (const client of [
       pupil.school.admin,
       await pupil.school.user(['teacher']),
       await pupil.school.user(['Students']),
     ]) {
-      expect((await who.get(path, 403)).message).toBe('This needs the role student.');
+      expect((await client.get(path, 403)).message).toBe('This needs the role student.');
     }
     await service.anonymous.get(path, 401);
     await service.operator.get(path, 403);
@@ -336,8 +338,8 @@ describe('access to the dashboard', () => {
 
   test('has the row scope of the roles of the user, because the operation requires no permission', async () => {
     const pupil = await createPupil();
-    const scope = async (who: Client) => {
-      const { sid } = jwt.decode(who.token) as { sid: string };
+    const scope = async (client: Client) => {
+      const { sid } = jwt.decode(client.token) as { sid: string };
       const [row] = await service.database.query<{ scope: string }>(
         `select scope from core.admit('auth_profile', $1, '{}', '{}')`,
         [sid],

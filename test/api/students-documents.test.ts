@@ -27,10 +27,10 @@ const pathOf = (of: number) => `/api/students/${of}/documents`;
 const pdf = pdfOf('a page');
 
 function form(content: Buffer, name: string, fields: Record<string, string> = {}, field = 'file'): FormData {
-  const made = new FormData();
-  for (const [key, value] of Object.entries(fields)) made.append(key, value);
-  made.append(field, new Blob([new Uint8Array(content)]), name);
-  return made;
+  const data = new FormData();
+  for (const [key, value] of Object.entries(fields)) data.append(key, value);
+  data.append(field, new Blob([new Uint8Array(content)]), name);
+  return data;
 }
 
 interface Upload {
@@ -38,19 +38,19 @@ interface Upload {
   name?: string;
   fields?: Record<string, string>;
   of?: number;
-  who?: Client;
+  client?: Client;
   headers?: Record<string, string>;
 }
 
 const upload = <T = Document>(
-  { content = pdf, name = 'page.pdf', fields = {}, of = student, who = school.admin, headers = {} }: Upload,
+  { content = pdf, name = 'page.pdf', fields = {}, of = student, client = school.admin, headers = {} }: Upload,
   status: number,
-) => who.send<T>('POST', pathOf(of), { body: form(content, name, fields), headers }, status);
+) => client.send<T>('POST', pathOf(of), { body: form(content, name, fields), headers }, status);
 
 const add = async (given: Upload = {}) => (await upload(given, 201)).data;
 
-const list = async (of: number, query = '', who = school.admin) =>
-  (await who.get<Document[]>(`${pathOf(of)}?pageSize=100${query}`)).data;
+const list = async (of: number, query = '', client = school.admin) =>
+  (await client.get<Document[]>(`${pathOf(of)}?pageSize=100${query}`)).data;
 
 /** The number of rows in the tables student_document and file. */
 async function countRows(at = school): Promise<{ documents: number; files: number }> {
@@ -224,9 +224,9 @@ describe('an uploaded file', () => {
     ['a.xls', compoundFile, 'application/x-cfb', 'attachment'],
     ['A.PPT', compoundFile, 'application/x-cfb', 'attachment'],
   ])('%s is accepted, and its file has the detected content type', async (name, content, content_type, kind) => {
-    const made = await add({ name, content });
-    expect(made).toMatchObject({ name, content_type, size: content.length });
-    const file = await school.admin.get<Buffer>(`${pathOf(student)}/${made.id}/file`);
+    const created = await add({ name, content });
+    expect(created).toMatchObject({ name, content_type, size: content.length });
+    const file = await school.admin.get<Buffer>(`${pathOf(student)}/${created.id}/file`);
     expect(file.data.equals(content)).toBe(true);
     expect(file.headers.get('content-type')).toBe(content_type);
     expect(file.headers.get('content-disposition')).toBe(`${kind}; filename=${name}`);
@@ -256,19 +256,19 @@ describe('an uploaded file', () => {
     ['text', 'a.txt', Buffer.from('plain')],
     ['CSV', 'a.csv', Buffer.from('a,b\n1,2\n')],
     ['no content', 'a.pdf', Buffer.alloc(0)],
-  ])('%s is a 415, and nothing is stored', async (_what, name, content) => {
+  ])('%s is a 415, and nothing is stored', async (_case, name, content) => {
     const before = await countRows();
     expect((await upload<unknown>({ name, content }, 415)).error).toBe('unsupported_media_type');
     expect(await countRows()).toEqual(before);
   });
 
   test('may have 10 MB; one more byte is a 413 that stores nothing', async () => {
-    const most = pdfOf(Buffer.alloc(10 * 1024 * 1024 - 9));
-    const made = await add({ content: most });
-    expect(made.size).toBe(10 * 1024 * 1024);
-    expect((await school.admin.get<Buffer>(`${pathOf(student)}/${made.id}/file`)).data.equals(most)).toBe(true);
+    const largest = pdfOf(Buffer.alloc(10 * 1024 * 1024 - 9));
+    const created = await add({ content: largest });
+    expect(created.size).toBe(10 * 1024 * 1024);
+    expect((await school.admin.get<Buffer>(`${pathOf(student)}/${created.id}/file`)).data.equals(largest)).toBe(true);
     const before = await countRows();
-    expect((await upload<unknown>({ content: Buffer.concat([most, Buffer.alloc(1)]) }, 413)).error).toBe(
+    expect((await upload<unknown>({ content: Buffer.concat([largest, Buffer.alloc(1)]) }, 413)).error).toBe(
       'payload_too_large',
     );
     expect(await countRows()).toEqual(before);
@@ -326,15 +326,15 @@ describe('a file name', () => {
       body.toString('latin1').replace('filename="NAME"', Buffer.from(parameter).toString('latin1')),
       'latin1',
     );
-    const made = await send(service.url, {
+    const created = await send(service.url, {
       method: 'POST',
       path: pathOf(student),
       token: school.admin.token,
       headers,
       body: sent,
     });
-    expect([made.status, made.text]).toEqual([201, expect.anything()]);
-    const { id, name } = made.json?.data as Document;
+    expect([created.status, created.text]).toEqual([201, expect.anything()]);
+    const { id, name } = created.json?.data as Document;
     const file = await send(service.url, { path: `${pathOf(student)}/${id}/file`, token: school.admin.token });
     expect(file.status).toBe(200);
     return { name, disposition: file.headers['content-disposition'] ?? '', headers: file.headers };
@@ -348,7 +348,7 @@ describe('a file name', () => {
     ['in Latin-1', Buffer.from('filename="e\xe9.pdf"', 'latin1').toString('latin1'), 'eé.pdf'],
     ['in the extended form', "filename*=UTF-8''%E5%90%8D%E5%89%8D.pdf", '名前.pdf'],
     ['with a right-to-left override', 'filename="invoice\u202efdp.exe.pdf"', 'invoicefdp.exe.pdf'],
-  ])('%s is stored without folders and control characters', async (_what, parameter, kept) => {
+  ])('%s is stored without folders and control characters', async (_case, parameter, kept) => {
     const { name, disposition } = await uploadWithFilename(parameter);
     expect(name).toBe(kept);
     expect(disposition).toMatch(/^inline; filename=[\w.-]+(; filename\*=UTF-8''[\w.%!~-]+)?$/);
@@ -371,8 +371,8 @@ describe('a file name', () => {
   });
 
   test('gets the extension .doc for an installer, which is a compound file too', async () => {
-    const made = await add({ name: 'setup.msi', content: compoundFile });
-    expect(made.name).toBe('setup.msi.doc');
+    const created = await add({ name: 'setup.msi', content: compoundFile });
+    expect(created.name).toBe('setup.msi.doc');
   });
 
   test('cannot inject headers into the response with line breaks or percent escapes', async () => {
@@ -474,7 +474,7 @@ describe('the list', () => {
     ['name, typed with accents that it does not have', 'ápple', (d: Document) => d.name.startsWith('apple')],
     ['description', 'uberweis 100%25', (d: Document) => d.description !== null],
     ['no content', 'xyz', () => false],
-  ])('searches the %s', async (_what, search, fits) => {
+  ])('searches the %s', async (_case, search, fits) => {
     expect(ids(await list(of, `&search=${search}`))).toEqual(ids(everything.filter(fits)));
   });
 
@@ -499,10 +499,11 @@ describe('a range of a file', () => {
     etag = (await school.admin.get(path)).headers.get('etag') ?? '';
   });
 
-  const ask = (headers: Record<string, string>, method = 'GET') => school.admin.send<Buffer>(method, path, { headers });
+  const request = (headers: Record<string, string>, method = 'GET') =>
+    school.admin.send<Buffer>(method, path, { headers });
 
   test('is announced by the full response, which has Accept-Ranges and an ETag', async () => {
-    const whole = await ask({});
+    const whole = await request({});
     expect(whole.status).toBe(200);
     expect(whole.data.equals(content)).toBe(true);
     expect(whole.headers.get('accept-ranges')).toBe('bytes');
@@ -526,8 +527,8 @@ describe('a range of a file', () => {
     ['a suffix length beyond every number type', `bytes=-${'9'.repeat(400)}`, 0, 999],
     ['leading zeros', 'bytes=0007-0009', 7, 9],
     ['the unit in upper case', 'BYTES=1-2', 1, 2],
-  ])('%s (%s) is a 206', async (_what, range, first, last) => {
-    const part = await ask({ Range: range });
+  ])('%s (%s) is a 206', async (_case, range, first, last) => {
+    const part = await request({ Range: range });
     expect(part.status).toBe(206);
     expect(part.data.equals(content.subarray(first, last + 1))).toBe(true);
     expect(part.headers.get('content-range')).toBe(`bytes ${first}-${last}/1000`);
@@ -539,7 +540,7 @@ describe('a range of a file', () => {
   test.each(['bytes=1000-', 'bytes=1000-1000', 'bytes=5000-6000', `bytes=${'9'.repeat(30)}-`, 'bytes=-0'])(
     '%s is beyond the end: a 416 with the size of the file',
     async (range) => {
-      const refused = await ask({ Range: range });
+      const refused = await request({ Range: range });
       expect([refused.status, refused.error]).toEqual([416, 'range_not_satisfiable']);
       expect(refused.headers.get('content-range')).toBe('bytes */1000');
       expect(refused.headers.get('content-type')).toBe('application/json; charset=utf-8');
@@ -571,14 +572,14 @@ describe('a range of a file', () => {
     'bytes=0-1,',
     'bytes=1000-,0-1',
   ])('%p is malformed, has another unit or several ranges: the full file', async (range) => {
-    const whole = await ask({ Range: range });
+    const whole = await request({ Range: range });
     expect(whole.status).toBe(200);
     expect(whole.data.equals(content)).toBe(true);
     expect(whole.headers.get('content-range')).toBeNull();
   });
 
   test('with If-Range is returned if the ETag matches, else the full file', async () => {
-    const part = await ask({ Range: 'bytes=10-19', 'If-Range': etag });
+    const part = await request({ Range: 'bytes=10-19', 'If-Range': etag });
     expect([part.status, part.data.equals(content.subarray(10, 20))]).toEqual([206, true]);
     for (const ifRange of [
       '"0123"',
@@ -588,12 +589,12 @@ describe('a range of a file', () => {
       `${etag}, ${etag}`,
       new Date().toUTCString(),
     ]) {
-      const whole = await ask({ Range: 'bytes=10-19', 'If-Range': ifRange });
+      const whole = await request({ Range: 'bytes=10-19', 'If-Range': ifRange });
       expect([ifRange, whole.status, whole.data.equals(content)]).toEqual([ifRange, 200, true]);
     }
-    expect((await ask({ Range: 'bytes=5000-', 'If-Range': etag })).status).toBe(416);
-    expect((await ask({ Range: 'bytes=5000-', 'If-Range': '"0123"' })).status).toBe(200);
-    expect((await ask({ 'If-Range': etag })).status).toBe(200);
+    expect((await request({ Range: 'bytes=5000-', 'If-Range': etag })).status).toBe(416);
+    expect((await request({ Range: 'bytes=5000-', 'If-Range': '"0123"' })).status).toBe(200);
+    expect((await request({ 'If-Range': etag })).status).toBe(200);
   });
 
   test('with a matching If-None-Match is a 304 without content', async () => {
@@ -604,25 +605,25 @@ describe('a range of a file', () => {
       { Range: 'bytes=0-9', 'If-Range': etag },
     ]) {
       for (const tag of [etag, `W/${etag}`, `"0", ${etag}`, '*']) {
-        const known = await ask({ ...headers, 'If-None-Match': tag });
+        const known = await request({ ...headers, 'If-None-Match': tag });
         expect([known.status, known.data.length, known.headers.get('etag')]).toEqual([304, 0, etag]);
       }
-      expect((await ask({ ...headers, 'If-None-Match': '"0"' })).status).not.toBe(304);
+      expect((await request({ ...headers, 'If-None-Match': '"0"' })).status).not.toBe(304);
     }
-    expect((await ask({ 'If-None-Match': '"*"' })).status).toBe(200);
+    expect((await request({ 'If-None-Match': '"*"' })).status).toBe(200);
   });
 
   test('is ignored by HEAD, which returns the headers of the full file', async () => {
     for (const headers of [{}, { Range: 'bytes=0-9' }, { Range: 'bytes=5000-' }]) {
-      const head = await ask(headers, 'HEAD');
+      const head = await request(headers, 'HEAD');
       expect([head.status, head.data.length]).toEqual([200, 0]);
       for (const name of ['content-type', 'content-disposition', 'accept-ranges', 'etag']) {
-        expect(head.headers.get(name)).toBe((await ask({})).headers.get(name));
+        expect(head.headers.get(name)).toBe((await request({})).headers.get(name));
       }
       expect(head.headers.get('content-length')).toBe('1000');
       expect(head.headers.get('content-range')).toBeNull();
     }
-    expect((await ask({ 'If-None-Match': etag }, 'HEAD')).status).toBe(304);
+    expect((await request({ 'If-None-Match': etag }, 'HEAD')).status).toBe(304);
   });
 
   test('of a large file is exact: all ranges together are the file', async () => {
@@ -681,14 +682,14 @@ describe('permissions', () => {
   let place: School;
 
   /** The status of each kind of request for a student's documents: list, get, file, create, delete (an unknown id). */
-  async function statuses(who: Client, of: number, document: Document): Promise<number[]> {
+  async function statuses(client: Client, of: number, document: Document): Promise<number[]> {
     const path = pathOf(of);
     return [
-      (await who.send('GET', path)).status,
-      (await who.send('GET', `${path}/${document.id}`)).status,
-      (await who.send('GET', `${path}/${document.id}/file`)).status,
-      (await who.send('POST', path, { body: form(pdf, 'a.pdf') })).status,
-      (await who.send('DELETE', `${path}/999999`)).status,
+      (await client.send('GET', path)).status,
+      (await client.send('GET', `${path}/${document.id}`)).status,
+      (await client.send('GET', `${path}/${document.id}/file`)).status,
+      (await client.send('POST', path, { body: form(pdf, 'a.pdf') })).status,
+      (await client.send('DELETE', `${path}/999999`)).status,
     ];
   }
 
@@ -706,8 +707,8 @@ describe('permissions', () => {
       { class_id: theirs.classId, email: email('other'), create_user_account: true, password: testPassword },
       place,
     );
-    ofTaught = (await upload({ of: taught, who: place.admin }, 201)).data;
-    ofOther = (await upload({ of: other, who: place.admin }, 201)).data;
+    ofTaught = (await upload({ of: taught, client: place.admin }, 201)).data;
+    ofOther = (await upload({ of: other, client: place.admin }, 201)).data;
     teacher = await place.user(['teacher']);
     await service.database.query(
       `with t as (insert into ${place.schema}.teacher (user_id, first_name, last_name) values ($1, 'Te', 'Acher') returning id)
@@ -755,7 +756,7 @@ describe('permissions', () => {
     await again.delete(`${pathOf(taught)}/${ofOther.id}`, 404);
     expect(await countRows(place)).toEqual(before);
     expect(await statuses(again, taught, ofTaught)).toEqual([200, 200, 200, 201, 404]);
-    const { id } = (await upload({ of: taught, who: again }, 201)).data;
+    const { id } = (await upload({ of: taught, client: again }, 201)).data;
     await again.delete(`${pathOf(taught)}/${id}`);
   });
 });

@@ -65,16 +65,16 @@ const body = (student_ids: unknown, to_class_id: number, to_academic_year_id: nu
   to_academic_year_id,
 });
 
-const preview = async (ids: number[], classId: number, yearId: number, who: Client = school.admin) =>
-  (await who.post<Preview>('/api/students/promotion/preview', body(ids, classId, yearId))).data;
+const preview = async (ids: number[], classId: number, yearId: number, client: Client = school.admin) =>
+  (await client.post<Preview>('/api/students/promotion/preview', body(ids, classId, yearId))).data;
 
 const promote = <T = Promoted>(
   ids: number[],
   classId: number,
   yearId: number,
   status: number,
-  who: Client = school.admin,
-) => who.post<T>('/api/students/promote', body(ids, classId, yearId), status);
+  client: Client = school.admin,
+) => client.post<T>('/api/students/promote', body(ids, classId, yearId), status);
 
 const studentsOfClass = async (classId: number) =>
   (await school.admin.get<{ id: number }[]>(`/api/students?pageSize=100&class_id=${classId}`)).data
@@ -251,7 +251,7 @@ describe.each(['/api/students/promotion/preview', '/api/students/promote'])('%s'
     ['a name instead of an id', ['one'], 'student_ids.0'],
     ['a fractional id', [1, 1.5], 'student_ids.1'],
     ['null', null, 'student_ids'],
-  ])('with %s is a 400', async (_what, ids, at) => {
+  ])('with %s is a 400', async (_case, ids, at) => {
     expect(await refused(body(ids, to, years[2]), 400)).toEqual({ error: 'validation_error', paths: [at] });
   });
 

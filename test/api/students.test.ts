@@ -286,7 +286,7 @@ describe('the list', () => {
     ['the email', 'rare.address', (s: Student) => s.email !== null],
     ['no deleted students', 'gone', () => false],
     ['everyone if it is empty', '', () => true],
-  ])('search matches %s', async (_what, search, matches) => {
+  ])('search matches %s', async (_case, search, matches) => {
     expect(ids(await find(`search=${search}`))).toEqual(ids(allStudents.filter(matches)));
   });
 
@@ -844,7 +844,7 @@ describe('a deleted student', () => {
     // The same body does not change a student who is not deleted.
     await restore(restored.headers.get('etag') ?? '', 200);
     await school.admin.delete(path);
-    const [deleted] = await service.database.query<{ version: string }>(
+    const [deleted] = await school.database.query<{ version: string }>(
       `with entered as materialized (select core.enter_tenant($2), set_config('timezone', 'UTC', true))
        select core.version_of('student', core.deleted_record('student', $1)) as version from entered`,
       [student.id, school.id],
@@ -857,7 +857,7 @@ describe('a deleted student', () => {
     const one = { first_name: 'A', last_name: 'B' };
     const { data: gone } = await full.admin.post<Student>('/api/students', one, 201);
     await full.admin.delete(`/api/students/${gone.id}`);
-    await service.database.query(
+    await full.database.query(
       `with small as (insert into platform.plan (name, price_monthly, max_students, max_teachers)
          values ($2, 0, 1, 1) returning id)
        update platform.tenant set plan_id = small.id from small where tenant.id = $1`,
@@ -884,8 +884,8 @@ describe('a deleted student', () => {
 });
 
 describe('an Idempotency-Key', () => {
-  const post = (key: string, body: Record<string, unknown>, status: number, who = school.admin) =>
-    who.send<Student>('POST', '/api/students', { body, headers: { 'Idempotency-Key': key } }, status);
+  const post = (key: string, body: Record<string, unknown>, status: number, client = school.admin) =>
+    client.send<Student>('POST', '/api/students', { body, headers: { 'Idempotency-Key': key } }, status);
 
   test('creates one student if the request is repeated, and returns the same response', async () => {
     const body = { first_name: 'Once', last_name: unique('Once') };
@@ -965,11 +965,11 @@ describe('permissions', () => {
     await teacher.get(`/api/students/${other.id}`, 404);
     expect((await teacher.get<Student[]>('/api/students')).data).toEqual([student]);
     expect((await teacher.get<Student[]>(`/api/students?class_id=${classId}`)).data).toEqual([student]);
-    for (const who of [teacher, await school.user(['accountant'])]) {
-      expect((await who.get<Student>(`/api/students/${student.id}`)).data).toEqual(student);
-      expect((await who.post('/api/students', { first_name: 'A', last_name: 'B' }, 403)).error).toBe('forbidden');
-      await who.put(`/api/students/${student.id}`, { first_name: 'A' }, 403);
-      await who.delete(`/api/students/${student.id}`, 403);
+    for (const client of [teacher, await school.user(['accountant'])]) {
+      expect((await client.get<Student>(`/api/students/${student.id}`)).data).toEqual(student);
+      expect((await client.post('/api/students', { first_name: 'A', last_name: 'B' }, 403)).error).toBe('forbidden');
+      await client.put(`/api/students/${student.id}`, { first_name: 'A' }, 403);
+      await client.delete(`/api/students/${student.id}`, 403);
     }
     await service.anonymous.get('/api/students', 401);
     expect((await service.operator.get('/api/students', 403)).error).toBe('forbidden');
@@ -983,8 +983,8 @@ describe('permissions', () => {
     await school.admin.put(`/api/students/${student.id}`, { class_id: classId });
     const teacher = await school.user(['teacher']);
     await makeClassTeacher(teacher.id, classId);
-    const findAs = async (who: Client, query: string) =>
-      (await who.get<Student[]>(`/api/students?${query}`)).data.map(({ id }) => id);
+    const findAs = async (client: Client, query: string) =>
+      (await client.get<Student[]>(`/api/students?${query}`)).data.map(({ id }) => id);
     for (const [query, byTeacher] of [
       [`class_id=${classId}`, [student.id]],
       [`academic_year_id=${yearId}&class_id=${classId}`, [student.id]],

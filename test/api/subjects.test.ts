@@ -208,19 +208,20 @@ describe('subjects', () => {
   test('each action requires its own permission', async () => {
     const subject = await add();
     const path = `/api/subjects/${subject.id}`;
-    const tries: [string, (who: Client, status: number) => Promise<unknown>][] = [
-      ['subject.read', (who, status) => who.get('/api/subjects', status)],
-      ['subject.read', (who, status) => who.get(path, status)],
+    const tries: [string, (client: Client, status: number) => Promise<unknown>][] = [
+      ['subject.read', (client, status) => client.get('/api/subjects', status)],
+      ['subject.read', (client, status) => client.get(path, status)],
       [
         'subject.create',
-        (who, status) => who.post('/api/subjects', { name: 'P', code: unique('P') }, status === 200 ? 201 : status),
+        (client, status) =>
+          client.post('/api/subjects', { name: 'P', code: unique('P') }, status === 200 ? 201 : status),
       ],
-      ['subject.update', (who, status) => who.put(path, { description: 'P' }, status)],
-      ['subject.delete', (who, status) => who.delete(path, status)],
+      ['subject.update', (client, status) => client.put(path, { description: 'P' }, status)],
+      ['subject.delete', (client, status) => client.delete(path, status)],
     ];
     for (const permission of new Set(tries.map(([needed]) => needed))) {
-      const who = await userWith(permission);
-      for (const [needed, attempt] of tries) await attempt(who, needed === permission ? 200 : 403);
+      const user = await userWith(permission);
+      for (const [needed, attempt] of tries) await attempt(user, needed === permission ? 200 : 403);
     }
     const [teacher, student] = [await school.user(['teacher']), await school.user(['student'])];
     await teacher.get('/api/subjects');
@@ -413,9 +414,9 @@ describe('the subject template of a grade', () => {
       await userWith('subject.update', 'master_data.manage'),
       await school.user(['teacher']),
     ];
-    for (const who of [reader, teacher]) {
-      await who.get(`/api/grades/${grade}/subjects`);
-      await who.put(`/api/grades/${grade}/subjects`, [], 403);
+    for (const client of [reader, teacher]) {
+      await client.get(`/api/grades/${grade}/subjects`);
+      await client.put(`/api/grades/${grade}/subjects`, [], 403);
     }
     await writer.put(`/api/grades/${grade}/subjects`, []);
     await writer.get(`/api/grades/${grade}/subjects`, 403);

@@ -18,8 +18,8 @@ describe('leaves', () => {
     end_date: day(to),
     ...more,
   });
-  const ask = async (who: Client, given: object = body()) =>
-    (await who.post<Leave>('/api/teachers/leaves', given, 201)).data;
+  const request = async (client: Client, given: object = body()) =>
+    (await client.post<Leave>('/api/teachers/leaves', given, 201)).data;
   const decide = (id: number, status: string, expectedStatus = 200, more: object = {}) =>
     school.admin.put<Leave>(`/api/teachers/leaves/${id}`, { status, ...more }, expectedStatus);
   const readLeave = async (leave: Leave) =>
@@ -47,12 +47,12 @@ describe('leaves', () => {
       decision_note: null,
     });
     expect((await client.get<Leave[]>(`/api/teachers/${teacher.id}/leaves`)).data).toEqual([asked.data]);
-    expect((await ask(client, body(8, 8, { teacher_id: teacher.id }))).teacher_id).toBe(teacher.id);
+    expect((await request(client, body(8, 8, { teacher_id: teacher.id }))).teacher_id).toBe(teacher.id);
   });
 
   test('a user with leave.manage must name the teacher; a missing or unknown one is a 422', async () => {
     const teacher = await add();
-    expect((await ask(school.admin, body(4, 4, { teacher_id: teacher.id }))).teacher_id).toBe(teacher.id);
+    expect((await request(school.admin, body(4, 4, { teacher_id: teacher.id }))).teacher_id).toBe(teacher.id);
     const gone = await add();
     await school.admin.delete(`/api/teachers/${gone.id}`);
     for (const teacher_id of [undefined, null, 999_999, gone.id]) {
@@ -63,7 +63,7 @@ describe('leaves', () => {
       /^You are not a teacher/,
     );
     const manager = await staff('leave.manage');
-    expect((await ask(manager, body(5, 5, { teacher_id: teacher.id }))).teacher_id).toBe(teacher.id);
+    expect((await request(manager, body(5, 5, { teacher_id: teacher.id }))).teacher_id).toBe(teacher.id);
   });
 
   test('a teacher for a colleague, a student and an accountant cannot request leave', async () => {
@@ -85,9 +85,9 @@ describe('leaves', () => {
       email: pupil.email,
       password: 'test-password',
     });
-    for (const who of [pupil, pupilAgain, await school.user(['accountant']), await school.user([])]) {
-      await who.post('/api/teachers/leaves', body(), 403);
-      await who.post('/api/teachers/leaves', body(4, 4, { teacher_id: colleague.id }), 403);
+    for (const user of [pupil, pupilAgain, await school.user(['accountant']), await school.user([])]) {
+      await user.post('/api/teachers/leaves', body(), 403);
+      await user.post('/api/teachers/leaves', body(4, 4, { teacher_id: colleague.id }), 403);
     }
     expect((await school.admin.get<Leave[]>(`/api/teachers/${colleague.id}/leaves`)).data).toEqual([]);
   });
@@ -120,7 +120,7 @@ describe('leaves', () => {
   test('a decision records who made it, when and why, and the teacher can read it', async () => {
     const { teacher, client } = await withLogin();
     const admin = await school.user(['admin'], { first_name: 'Dee', last_name: 'Cider' });
-    const [one, two] = [await ask(client, body(4)), await ask(client, body(5))];
+    const [one, two] = [await request(client, body(4)), await request(client, body(5))];
     const approved = await admin.put<Leave>(`/api/teachers/leaves/${one.id}`, {
       status: 'approved',
       decision_note: 'Get well',
@@ -152,7 +152,7 @@ describe('leaves', () => {
     ['rejected', 'rejected'],
   ])('a leave that was %s cannot be %s: 409 invalid_state names both states', async (from, to) => {
     const teacher = await add();
-    const leave = await ask(school.admin, body(4, 4, { teacher_id: teacher.id }));
+    const leave = await request(school.admin, body(4, 4, { teacher_id: teacher.id }));
     const before = (await decide(leave.id, from)).data;
     expect(await decide(leave.id, to, 409)).toMatchObject({
       error: 'invalid_state',
@@ -163,7 +163,7 @@ describe('leaves', () => {
 
   test('only approved and rejected are accepted as a decision', async () => {
     const teacher = await add();
-    const leave = await ask(school.admin, body(4, 4, { teacher_id: teacher.id }));
+    const leave = await request(school.admin, body(4, 4, { teacher_id: teacher.id }));
     for (const status of ['pending', 'cancelled', null, undefined]) {
       expect((await school.admin.put(`/api/teachers/leaves/${leave.id}`, { status }, 400)).details).toMatchObject([
         { path: 'status' },
@@ -179,7 +179,7 @@ describe('leaves', () => {
   test('approved leaves of one teacher cannot overlap: 409 conflict; those of two teachers can', async () => {
     const [one, two] = [await add(), await add()];
     const leave = async (teacher: Teacher, from: number, to: number) =>
-      (await ask(school.admin, body(from, to, { teacher_id: teacher.id }))).id;
+      (await request(school.admin, body(from, to, { teacher_id: teacher.id }))).id;
     await decide(await leave(one, 4, 8), 'approved');
     const overlapping = await leave(one, 8, 9);
     expect((await decide(overlapping, 'approved', 409)).error).toBe('conflict');
@@ -192,7 +192,7 @@ describe('leaves', () => {
     for (let round = 0; round < 3; round++) {
       const teacher = await add();
       const asked = await Promise.all(
-        [1, 2, 3, 4].map((n) => ask(school.admin, body(n, 10, { teacher_id: teacher.id }))),
+        [1, 2, 3, 4].map((n) => request(school.admin, body(n, 10, { teacher_id: teacher.id }))),
       );
       const answers = await Promise.all(
         asked.map(({ id }) =>
@@ -211,7 +211,7 @@ describe('leaves', () => {
 
   test('only one of two concurrent decisions on a leave succeeds', async () => {
     const teacher = await add();
-    const leave = await ask(school.admin, body(4, 4, { teacher_id: teacher.id }));
+    const leave = await request(school.admin, body(4, 4, { teacher_id: teacher.id }));
     const answers = await Promise.all(
       ['approved', 'rejected'].map((status) =>
         school.admin.send<Leave>('PUT', `/api/teachers/leaves/${leave.id}`, { body: { status } }),
@@ -238,9 +238,9 @@ describe('leaves', () => {
   test('a teacher deletes only their own pending leaves; a user with leave.manage deletes any leave', async () => {
     const { client } = await withLogin();
     const [pending, approved, rejected] = [
-      await ask(client, body(4)),
-      await ask(client, body(5)),
-      await ask(client, body(6)),
+      await request(client, body(4)),
+      await request(client, body(5)),
+      await request(client, body(6)),
     ];
     await decide(approved.id, 'approved');
     await decide(rejected.id, 'rejected');
@@ -264,18 +264,18 @@ describe('leaves', () => {
 
   test('colleagues, students and accountants cannot read or change leaves: 404 or 403', async () => {
     const { teacher, client } = await withLogin();
-    const leave = await ask(client);
+    const leave = await request(client);
     const colleague = (await withLogin()).client;
     expect((await colleague.get(`/api/teachers/${teacher.id}/leaves`, 404)).error).toBe('not_found');
     await colleague.delete(`/api/teachers/leaves/${leave.id}`, 404);
     await colleague.put(`/api/teachers/leaves/${leave.id}`, { status: 'approved' }, 403);
     await client.put(`/api/teachers/leaves/${leave.id}`, { status: 'approved' }, 403);
     await colleague.get('/api/teachers/leaves', 403);
-    for (const who of [await school.user(['accountant']), await school.user(['student'])]) {
-      await who.get(`/api/teachers/${teacher.id}/leaves`, 403);
-      await who.get('/api/teachers/leaves', 403);
-      await who.put(`/api/teachers/leaves/${leave.id}`, { status: 'approved' }, 403);
-      await who.delete(`/api/teachers/leaves/${leave.id}`, 403);
+    for (const user of [await school.user(['accountant']), await school.user(['student'])]) {
+      await user.get(`/api/teachers/${teacher.id}/leaves`, 403);
+      await user.get('/api/teachers/leaves', 403);
+      await user.put(`/api/teachers/leaves/${leave.id}`, { status: 'approved' }, 403);
+      await user.delete(`/api/teachers/leaves/${leave.id}`, 403);
     }
     await other.admin.delete(`/api/teachers/leaves/${leave.id}`, 404);
     expect(await readLeave(leave)).toEqual(leave);
@@ -293,7 +293,7 @@ describe('leaves', () => {
       await client.get(`/api/teachers/${colleague.id}/${below}`, 404);
     }
     await client.get('/api/teachers', 403);
-    const leave = await ask(client);
+    const leave = await request(client);
     await client.delete(`/api/teachers/leaves/${leave.id}`);
   });
 

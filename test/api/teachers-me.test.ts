@@ -20,14 +20,14 @@ describe('/me', () => {
     const { teacher, client } = await withLogin({ address: 'Home', date_of_birth: '1980-01-01' });
     expect((await client.get<Teacher>('/api/teachers/me')).data).toEqual(await read(teacher.id));
     expect((await client.get<Teacher>('/api/teachers/me')).data.address).toBe('Home');
-    for (const who of [
+    for (const user of [
       school.admin,
       await school.user(['accountant']),
       await school.user(['student']),
       await school.user(['teacher']),
     ]) {
-      expect((await who.get('/api/teachers/me', 404)).message).toBe('Your account is not linked to a teacher.');
-      await who.get('/api/teachers/me/classes', 404);
+      expect((await user.get('/api/teachers/me', 404)).message).toBe('Your account is not linked to a teacher.');
+      await user.get('/api/teachers/me/classes', 404);
     }
     await service.anonymous.get('/api/teachers/me', 401);
   });
@@ -138,7 +138,7 @@ describe('/me/today-schedule', () => {
 
   beforeAll(async () => {
     days = await service.school();
-    const [row] = await rows<{ date: string; day: number }>(
+    const [row] = await days.database.query<{ date: string; day: number }>(
       `select (now() at time zone time_zone)::date::text as date, extract(isodow from now() at time zone time_zone)::integer as day from platform.tenant where id = $1`,
       [days.id],
     );
@@ -244,13 +244,13 @@ describe('/me/today-schedule', () => {
 
   test('is for today in the time zone of the school', async () => {
     for (const zone of ['Pacific/Kiritimati', 'Pacific/Pago_Pago']) {
-      await rows('update platform.tenant set time_zone = $2 where id = $1', [days.id, zone]);
+      await days.database.query('update platform.tenant set time_zone = $2 where id = $1', [days.id, zone]);
       const [row] = await rows<{ before: string }>('select (now() at time zone $1)::date::text as before', [zone]);
       const { date } = await schedule();
       const [after] = await rows<{ after: string }>('select (now() at time zone $1)::date::text as after', [zone]);
       expect([row?.before, after?.after]).toContain(date);
     }
-    await rows("update platform.tenant set time_zone = 'UTC' where id = $1", [days.id]);
+    await days.database.query("update platform.tenant set time_zone = 'UTC' where id = $1", [days.id]);
   });
 
   test('requires timetable.read and a linked teacher, else it is a 403 or a 404', async () => {

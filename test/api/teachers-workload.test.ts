@@ -16,8 +16,8 @@ describe('availability', () => {
         is_available: but[`${day_of_week} ${n + 1}`] ?? true,
       })),
     );
-  const get = async (id: number, who = school.admin) =>
-    (await who.get<Cell[]>(`/api/teachers/${id}/availability`)).data;
+  const get = async (id: number, client = school.admin) =>
+    (await client.get<Cell[]>(`/api/teachers/${id}/availability`)).data;
   const put = (id: number, slots: unknown, status = 200) =>
     school.admin.put<Cell[]>(`/api/teachers/${id}/availability`, slots, status);
 
@@ -94,8 +94,8 @@ describe('availability', () => {
 describe('workload', () => {
   let work: School;
   let teacher: Teacher;
-  const get = async (who = work.admin, id = teacher.id) =>
-    (await who.get<Workload>(`/api/teachers/${id}/workload`)).data;
+  const get = async (client = work.admin, id = teacher.id) =>
+    (await client.get<Workload>(`/api/teachers/${id}/workload`)).data;
   const rule = (body: unknown, status = 200, id = teacher.id) =>
     work.admin.put<Workload>(`/api/teachers/${id}/workload-rule`, body, status);
   const week = (periods: Record<number, number>) =>

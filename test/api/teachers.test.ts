@@ -278,7 +278,7 @@ describe('the list', () => {
     ['the email', 'rare.address', (t: Teacher) => t.email !== null],
     ['the phone', '777', (t: Teacher) => t.phone !== null],
     ['no deleted teachers', 'gone', () => false],
-  ])('search matches %s', async (_what, search, fits) => {
+  ])('search matches %s', async (_case, search, fits) => {
     expect(ids(await found(`search=${search}`))).toEqual(ids(everybody.filter(fits)));
   });
 
@@ -426,7 +426,7 @@ describe('a deleted teacher', () => {
         ]),
     ],
     ['has a slot in', async (classId, teacherId) => await slot(school, classId, await subject(), teacherId, 1, 1)],
-  ])('cannot be one who %s a class of this year: 409 in_use', async (_how, assign) => {
+  ])('a teacher who %s a class of this year cannot be deleted: 409 in_use', async (_case, assign) => {
     const name = unique('Needed');
     const { classId } = await school.classroom(name);
     const { teacher, client } = await withLogin();
@@ -517,8 +517,10 @@ describe('permissions', () => {
       employee_number: unique('Hidden'),
     });
     const { client } = await withLogin();
-    const finds = async (who: Client, search: string) =>
-      ids((await who.get<Teacher[]>(`/api/teachers?search=${encodeURIComponent(search)}`)).data).includes(colleague.id);
+    const finds = async (client: Client, search: string) =>
+      ids((await client.get<Teacher[]>(`/api/teachers?search=${encodeURIComponent(search)}`)).data).includes(
+        colleague.id,
+      );
     for (const secret of [
       colleague.phone ?? '',
       colleague.employee_number ?? '',
@@ -561,12 +563,12 @@ describe('permissions', () => {
   test('teachers, accountants and students cannot change teachers, and each method requires its own permission', async () => {
     const { teacher, client } = await withLogin();
     const pupil = await school.user(['student']);
-    for (const who of [client, await school.user(['accountant']), pupil]) {
-      await who.post('/api/teachers', { first_name: 'A', last_name: 'B' }, 403);
-      await who.put(`/api/teachers/${teacher.id}`, { first_name: 'A' }, 403);
-      await who.delete(`/api/teachers/${teacher.id}`, 403);
-      await who.put(`/api/teachers/${teacher.id}/availability`, [], 403);
-      await who.put(`/api/teachers/${teacher.id}/workload-rule`, { max_periods_per_day: 1 }, 403);
+    for (const user of [client, await school.user(['accountant']), pupil]) {
+      await user.post('/api/teachers', { first_name: 'A', last_name: 'B' }, 403);
+      await user.put(`/api/teachers/${teacher.id}`, { first_name: 'A' }, 403);
+      await user.delete(`/api/teachers/${teacher.id}`, 403);
+      await user.put(`/api/teachers/${teacher.id}/availability`, [], 403);
+      await user.put(`/api/teachers/${teacher.id}/workload-rule`, { max_periods_per_day: 1 }, 403);
     }
     await pupil.get('/api/teachers', 403);
     await pupil.get(`/api/teachers/${teacher.id}`, 403);

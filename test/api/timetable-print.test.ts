@@ -2,6 +2,7 @@ import { beforeAll, describe, expect, test } from '@jest/globals';
 import { extractText, getDocumentProxy } from 'unpdf';
 import type { Client } from '../support/client/client.ts';
 import { malformedPictures, jpeg, palettePng } from '../support/fixtures/pictures.ts';
+import { type PdfElement, pdfStructure } from '../support/client/pdf.ts';
 import { pixel } from '../support/server/registry.ts';
 import { serviceWithSchool } from '../support/server/service.ts';
 import { type Planned, planned } from '../support/fixtures/planned-school.ts';
@@ -50,6 +51,31 @@ describe('a printed timetable', () => {
     expect(text.match(/Mathematics/g)).toHaveLength(2);
     expect(text).not.toContain('Saturday');
     await one.sql("update @timetable_config set break_after = '{}'");
+  });
+
+  test('is a table for screen readers, whose rows and columns have headers', async () => {
+    const found = await pdfStructure((await fetchPdf(`class_id=${one.classId}`)).data);
+    expect(found).toMatchObject({
+      ...{ title: 'Timetable 5 A', language: 'en-GB', isTagged: true, showsTitle: true, uaPart: '1', untagged: [] },
+    });
+    const [, rows = []] = found.pages[0]?.find(([tag]) => tag === 'Table') ?? [];
+    const [titles, first, ...others] = (rows as [string, PdfElement[]][]).map(([, cells]) => cells);
+    expect(titles).toEqual([
+      ['TD', ''],
+      ...['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday'].map((day) => ['TH', day]),
+    ]);
+    expect(first).toEqual([
+      ['TH', '1 08:00–08:45'],
+      ['TD', 'Mathematics Tess Teacher R5'],
+      ['TD', ''],
+      ['TD', 'Art Otto Other R5'],
+      ['TD', ''],
+      ['TD', ''],
+    ]);
+    expect(others).toContainEqual([
+      ['TH', '09:30–10:15'],
+      ['TD', 'Lunch'],
+    ]);
   });
 
   test('for a teacher shows only their lessons, each with the class', async () => {

@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, test } from '@jest/globals';
 import type { Answer, Client } from '../support/client/client.ts';
 import { inOrder, walk } from '../support/client/pages.ts';
 import { race } from '../support/client/race.ts';
-import { type School, serviceWithSchool, unique } from '../support/server/service.ts';
+import { manyConnections, serviceWithSchool, unique, type School } from '../support/server/service.ts';
 import type { OutputOf } from '../support/client/output.ts';
 import type {
   Config as ConfigSchema,
@@ -10,7 +10,7 @@ import type {
   MovedSlot as MovedSlotSchema,
 } from '../../src/endpoints/timetable.ts';
 
-const { service, school } = await serviceWithSchool({}, 15);
+const { service, school } = await serviceWithSchool(manyConnections, 15);
 
 type Config = OutputOf<typeof ConfigSchema>;
 type Slot = OutputOf<typeof MovedSlotSchema>;
@@ -56,8 +56,8 @@ const bodyOf = (
 });
 const add = async (body: object, at = school) => (await at.admin.post<Slot>(path, body, 201)).data;
 const read = async (id: number) => (await school.admin.get<Slot>(`${path}/${id}`)).data;
-const move = (id: number, body: object, status = 200, who: Client = school.admin) =>
-  who.send<Slot>('PATCH', `${path}/${id}/move`, { body }, status);
+const move = (id: number, body: object, status = 200, client: Client = school.admin) =>
+  client.send<Slot>('PATCH', `${path}/${id}/move`, { body }, status);
 const check = async (body: object, at = school) => (await at.admin.post<Conflicts>(checkPath, body)).data;
 /** The part of an ETag that If-Match compares. */
 const version = (headers: Headers) => headers.get('etag')?.split('.')[0];

@@ -256,8 +256,8 @@ describe('permissions', () => {
     await writer.get(`${path}/${id}`, 403);
     await manager.put<Bus>(`${path}/${id}`, { capacity: 42 });
     for (const role of ['teacher', 'student']) {
-      const who = await school.user([role]);
-      for (const at of ['', `/${id}`, `/${id}/details`]) await who.get(`${path}${at}`, 403);
+      const client = await school.user([role]);
+      for (const at of ['', `/${id}`, `/${id}/details`]) await client.get(`${path}${at}`, 403);
     }
   });
 

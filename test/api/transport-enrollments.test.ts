@@ -3,11 +3,11 @@ import pg from 'pg';
 import { farZones } from '../support/fixtures/days.ts';
 import { ids } from '../support/client/pages.ts';
 import { race } from '../support/client/race.ts';
-import { serviceOfFile, testPassword } from '../support/server/service.ts';
+import { manyConnections, serviceOfFile, testPassword } from '../support/server/service.ts';
 import { day, type Enrollment, transportSchool } from '../support/fixtures/transport.ts';
 import { until } from '../support/client/until.ts';
 
-const service = await serviceOfFile({}, 5);
+const service = await serviceOfFile(manyConnections, 5);
 const fleet = await transportSchool(service);
 const { admin, school, schema } = fleet;
 
@@ -130,7 +130,7 @@ describe('an enrollment', () => {
     expect((await fleet.route(routeId)).student_count).toBe(0);
   });
 
-  test('cancelled while the student is enrolled again, leaves as many seats taken as the two answers say', async () => {
+  test('cancelled while the student is enrolled again, leaves the number of taken seats that the two responses imply', async () => {
     const { routeId, stopId, enrollments } = await fleet.ridden(1, { capacity: 1 });
     let id = enrollments[0]?.id ?? 0;
     const student = enrollments[0]?.student_id ?? 0;
@@ -217,7 +217,7 @@ describe('seats', () => {
     'are those of the buses from today on, where today is the date in the time zone %s of the school',
     async (time_zone) => {
       const own = await transportSchool(service);
-      await service.database.query('update platform.tenant set time_zone = $1 where id = $2', [
+      await own.school.database.query('update platform.tenant set time_zone = $1 where id = $2', [
         time_zone,
         own.school.id,
       ]);
@@ -281,7 +281,7 @@ describe('seats', () => {
       enrollment_type: 'pickup',
     });
     const [one, two] = [await row(), await row()];
-    const client = new pg.Client({ connectionString: service.database.url });
+    const client = new pg.Client({ connectionString: await school.database.addressFor() });
     await client.connect();
     try {
       await client.query('begin');
@@ -294,7 +294,7 @@ describe('seats', () => {
         (error: unknown) => (error as { code: string }).code,
       );
       await until(async () => {
-        const waiting = await service.database.query(
+        const waiting = await school.database.query(
           "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like 'insert into%transport_enrollment%'",
         );
         return waiting.length > 0 || undefined;

@@ -1,10 +1,10 @@
 import { describe, expect, test } from '@jest/globals';
 import { ids } from '../support/client/pages.ts';
 import { race } from '../support/client/race.ts';
-import { serviceOfFile, unique } from '../support/server/service.ts';
+import { manyConnections, serviceOfFile, unique } from '../support/server/service.ts';
 import { day, type Route, type Stop, transportSchool } from '../support/fixtures/transport.ts';
 
-const service = await serviceOfFile();
+const service = await serviceOfFile(manyConnections);
 const fleet = await transportSchool(service);
 const { admin, school, schema } = fleet;
 

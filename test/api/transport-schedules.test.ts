@@ -296,7 +296,7 @@ describe('the schedule', () => {
       await count(''),
       await count(`from_date=${day(2)}`),
     ]).toEqual([1, 0, 6, 7]);
-    // Days outside the academic year are no school days.
+    // Days outside the academic year are not school days.
     expect(await count(`from_date=${day(264)}&to_date=${day(270)}`)).toBe(2);
     await service.database.query(`update ${own.schema}.timetable_config set working_days = '{7}'`);
     const { data: sundays } = await own.admin.get<(Scheduled & { day_of_week: number })[]>(
@@ -469,11 +469,11 @@ describe('an exception', () => {
         admin.send('DELETE', `${exceptions}/${cancelled.id}`),
       ],
     );
-    const [made, removed] = answers.map(({ status }) => status);
+    const [created, removed] = answers.map(({ status }) => status);
     expect([
       [201, 409],
       [409, 200],
-    ]).toContainEqual([made, removed]);
+    ]).toContainEqual([created, removed]);
   });
 
   test('accepts only a replacement that is active, has valid documents on that day, and has enough seats', async () => {

@@ -150,7 +150,7 @@ describe('the transport dashboard', () => {
     ]);
   });
 
-  test('shows when today is no school day', async () => {
+  test('shows whether today is a school day', async () => {
     const own = await transportSchool(service);
     const id = await own.school.insert('holiday', { name: 'Feast', date: day() });
     expect(await read(own)).toMatchObject({ is_school_day: false, holiday: { id, name: 'Feast' } });
@@ -175,9 +175,9 @@ describe('row policies of the transport tables', () => {
     await own.admin.post('/api/transport/fee-plans', { name: 'Bus', amount: 1, frequency: 'monthly' }, 201);
     const student = enrollments[0]?.student_id ?? 0;
     await own.admin.delete(`/api/transport/enroll/${enrollments[0]?.id ?? 0}`);
-    const reads = (scope: string) =>
+    const reads = async (scope: string) =>
       withRole(
-        service.database.url,
+        await own.school.database.addressFor(),
         'school_tenant',
         {
           search_path: `${own.schema}, public`,
@@ -210,7 +210,7 @@ describe('notices about expiring documents', () => {
   /** Calls a function in a school with the scope "all". */
   const answers = async (of: typeof fleet, call: string) =>
     withRole(
-      service.database.url,
+      await of.school.database.addressFor(),
       'school_tenant',
       {
         search_path: `${of.schema}, public`,
@@ -228,16 +228,16 @@ describe('notices about expiring documents', () => {
       insurance_expires_on: day(30),
       fitness_expires_on: day(31),
     });
-    const told = async () =>
+    const notices = async () =>
       (await answers(own, 'api.transport_expiring_notices()')).map(({ task, variables }) => [
         task,
         (variables as { in_days: string }).in_days,
       ]);
     const insured = async (until: number) => {
       await own.admin.put(`/api/transport/buses/${bus}`, { insurance_expires_on: day(until) });
-      return told();
+      return notices();
     };
-    expect(await told()).toEqual([[`transport.expiring:insurance:${bus}:30`, 'in 30 days']]);
+    expect(await notices()).toEqual([[`transport.expiring:insurance:${bus}:30`, 'in 30 days']]);
     expect(await insured(8)).toEqual([[`transport.expiring:insurance:${bus}:30`, 'in 8 days']]);
     expect(await insured(7)).toEqual([[`transport.expiring:insurance:${bus}:7`, 'in 7 days']]);
     expect(await insured(0)).toEqual([[`transport.expiring:insurance:${bus}:7`, 'today']]);
@@ -472,8 +472,8 @@ describe('fee plans', () => {
 
 describe('the contact sheet', () => {
   const path = '/api/transport/export/contact-sheet';
-  const sheet = async (who: Client, query = '') => {
-    const { data, headers } = await who.get<Buffer>(path + query);
+  const sheet = async (client: Client, query = '') => {
+    const { data, headers } = await client.get<Buffer>(path + query);
     const [header, ...rows] = await readSheet(
       { content: data, contentType: headers.get('content-type')?.split(';')[0] ?? '' },
       5000,

@@ -45,10 +45,10 @@ describe('a user', () => {
       role_ids: [roleIds['accountant'], roleIds['teacher']],
       is_active: true,
     };
-    const made = await school.admin.post<User>('/api/users', sent, 201);
-    expect(made.headers.get('location')).toBe(`/api/users/${made.data.id}`);
-    const { data } = await school.admin.get<User>(`/api/users/${made.data.id}`);
-    expect(data).toEqual(made.data);
+    const created = await school.admin.post<User>('/api/users', sent, 201);
+    expect(created.headers.get('location')).toBe(`/api/users/${created.data.id}`);
+    const { data } = await school.admin.get<User>(`/api/users/${created.data.id}`);
+    expect(data).toEqual(created.data);
     expect(data).toMatchObject({
       ...sent,
       email: 'noor.haddad@example.org',
@@ -57,7 +57,7 @@ describe('a user', () => {
       last_login_at: null,
     });
     expect([...data.roles].sort()).toEqual(['accountant', 'teacher']);
-    expect(JSON.stringify(made)).not.toContain('argon2');
+    expect(JSON.stringify(created)).not.toContain('argon2');
   });
 
   test('with a password can log in at once and gets a verification email', async () => {
@@ -70,9 +70,9 @@ describe('a user', () => {
   test('without a role can log in and use only their own account', async () => {
     const user = await add({ password: testPassword });
     expect(user).toMatchObject({ role_ids: [], roles: [] });
-    const who = await service.anonymous.login({ tenant_id: school.id, email: user.email, password: testPassword });
-    expect((await who.get<{ permissions: string[] }>('/api/auth/profile')).data.permissions).toEqual([]);
-    await who.get('/api/students', 403);
+    const client = await service.anonymous.login({ tenant_id: school.id, email: user.email, password: testPassword });
+    expect((await client.get<{ permissions: string[] }>('/api/auth/profile')).data.permissions).toEqual([]);
+    await client.get('/api/students', 403);
   });
 
   test('requires email and both names, and rejects unknown fields', async () => {
@@ -499,7 +499,7 @@ describe('the list of users', () => {
     ['a phone', '777', (user: User) => user.phone !== null],
     ['% as itself', '%25', () => false],
     ['_ as itself', '_', () => false],
-  ])('search supports %s', async (_what, search, fits) => {
+  ])('search supports %s', async (_case, search, fits) => {
     expect(ids((await lists.admin.get<User[]>(`/api/users?search=${search}`)).data)).toEqual(
       ids(everybody.filter(fits)),
     );

@@ -7,6 +7,7 @@ import {
   isAnonymous,
   isForSchools,
   type Registered,
+  isForOperators,
   registry,
   sampleRequest,
 } from '../support/server/registry.ts';
@@ -38,17 +39,27 @@ const sign = (claims: object, options: jwt.SignOptions = {}, key = secret) =>
 
 /** The claims of a caller with access to the endpoint, so that only the token can cause an error. */
 const claimsFor = ({ operation }: Registered) => {
-  const { user_id, sid, ...whose } = operation.access === 'platform' ? operatorClaims : living;
+  const { user_id, sid, ...whose } = isForOperators({ operation }) ? operatorClaims : living;
   return { user_id, sid, ...('tenant_id' in whose ? { tenant_id: whose.tenant_id } : { is_platform_admin: true }) };
 };
 
 const base64url = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url');
 
 /** Sends a request that is valid except for its credentials. */
-const ask = (endpoint: Registered, headers: Record<string, string>) => {
+const request = (endpoint: Registered, headers: Record<string, string>) => {
   const sample = sampleRequest(document, endpoint, { id: 999_999_999 });
   return send(service.url, { ...sample, headers: { ...sample.headers, ...headers } });
 };
+
+/** The operations that change a second factor. */
+const needProof = [
+  'auth_totp_begin',
+  'auth_totp_confirm',
+  'auth_recovery_codes_create',
+  'auth_two_factor_delete',
+  'auth_passkeys_begin',
+  'auth_passkeys_create',
+];
 
 /** Ways to send an invalid token. */
 const forgeries: [string, (endpoint: Registered) => string][] = [
@@ -105,7 +116,7 @@ const forgeries: [string, (endpoint: Registered) => string][] = [
 ];
 
 describe('credentials', () => {
-  test('only login, refresh, password reset, email links, calendar feeds and signed pictures work without an access token', () => {
+  test('only login with its second step, refresh, password reset, email links, calendar feeds and signed pictures work without an access token', () => {
     expect(endpoints.filter(isAnonymous).map(({ name }) => name)).toEqual([
       'POST /api/auth/login',
       'POST /api/auth/refresh',
@@ -113,6 +124,9 @@ describe('credentials', () => {
       'POST /api/auth/password/reset',
       'GET /api/auth/email/verify',
       'POST /api/auth/email/verify',
+      // Authenticated by the token of a challenge; see test/api/two-factor.test.ts.
+      'POST /api/auth/login/verify',
+      'POST /api/auth/login/enroll',
       // Authenticated by the token of the feed; see test/api/calendar-feeds.test.ts.
       'GET /api/calendar/{token}.ics',
       'GET /api/pictures/{token}',
@@ -125,7 +139,9 @@ describe('credentials', () => {
       // Logging out would end the session that the other tests use.
       if (endpoint.operation.name === 'auth_logout' || endpoint.operation.name === 'auth_password_change')
         return undefined;
-      const { status, text } = await ask(endpoint, { authorization: `Bearer ${sign(claimsFor(endpoint))}` });
+      // They also need the right password or code; see test/api/two-factor.test.ts.
+      if (needProof.includes(endpoint.operation.name)) return undefined;
+      const { status, text } = await request(endpoint, { authorization: `Bearer ${sign(claimsFor(endpoint))}` });
       return status === 401 || status === 400 ? text : undefined;
     });
     expect(lines).toEqual([]);
@@ -133,7 +149,7 @@ describe('credentials', () => {
 
   test('every protected endpoint returns 401 unauthenticated without a token', async () => {
     const lines = await findErrors(protectedEndpoints, async (endpoint) => {
-      const answer = await ask(endpoint, {});
+      const answer = await request(endpoint, {});
       return (
         errorMismatch(answer, 401, 'unauthenticated') ??
         (answer.headers['www-authenticate'] === 'Bearer' ? undefined : 'has no WWW-Authenticate: Bearer')
@@ -158,7 +174,7 @@ describe('credentials', () => {
     'every protected endpoint returns 401 invalid_token for $name',
     async ({ forge, n }) => {
       const lines = await findErrors(share(protectedEndpoints, n, 6), async (endpoint) =>
-        errorMismatch(await ask(endpoint, { authorization: forge(endpoint) }), 401, 'invalid_token'),
+        errorMismatch(await request(endpoint, { authorization: forge(endpoint) }), 401, 'invalid_token'),
       );
       expect(lines).toEqual([]);
     },
@@ -207,7 +223,7 @@ describe('credentials', () => {
     ['of an operator', false],
   ])('a session %s', (_name, isSchools) => {
     const mine = protectedEndpoints.filter((endpoint) =>
-      isSchools ? isForSchools(endpoint) : ['platform', 'any'].includes(endpoint.operation.access),
+      isSchools ? isForSchools(endpoint) : isForOperators(endpoint) || endpoint.operation.access === 'any',
     );
     const login = () =>
       service.anonymous.login(
@@ -217,7 +233,7 @@ describe('credentials', () => {
       );
     const refused = (token: string) =>
       findErrors(mine, async (endpoint) =>
-        errorMismatch(await ask(endpoint, { authorization: `Bearer ${token}` }), 401, 'invalid_token'),
+        errorMismatch(await request(endpoint, { authorization: `Bearer ${token}` }), 401, 'invalid_token'),
       );
     const refresh = (token: string) =>
       send(service.url, { method: 'POST', path: '/api/auth/refresh', headers: { 'x-refresh-token': token } });
@@ -233,7 +249,7 @@ describe('credentials', () => {
     test('gets 401 invalid_token at every endpoint after it expires, even if the access token is still valid', async () => {
       const client = await login();
       const { sid } = jwt.decode(client.token) as { sid: number };
-      await service.database.query(
+      await service.database.everywhere(
         "update platform.session set expires_at = now() - interval '1 second' where id = $1",
         [sid],
       );
@@ -259,7 +275,7 @@ describe('credentials', () => {
     for (const { token } of [deactivated, removed]) {
       expect(
         await findErrors(mine, async (endpoint) =>
-          errorMismatch(await ask(endpoint, { authorization: `Bearer ${token}` }), 401, 'invalid_token'),
+          errorMismatch(await request(endpoint, { authorization: `Bearer ${token}` }), 401, 'invalid_token'),
         ),
       ).toEqual([]);
     }

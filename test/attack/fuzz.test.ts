@@ -1,9 +1,11 @@
 import { randomUUID } from 'node:crypto';
+import { writeFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import fc from 'fast-check';
 import jwt from 'jsonwebtoken';
+import { analystOf } from '../support/fixtures/analysts.ts';
 import { populate } from '../support/fixtures/populate.ts';
 import {
   findErrors,
@@ -11,7 +13,10 @@ import {
   multipart,
   plain,
   type Registered,
+  isForOperators,
   registry,
+  sampleBody,
+  sampleFile,
   samplePath,
   sampleRequest,
   type Schema,
@@ -25,14 +30,19 @@ import { type Answered, envelopeError, errorMismatch, send, type Sent } from '..
 const { resources } = shared;
 
 /**
- * Random requests to each endpoint: 5, or 20 with FULL=1. For a long search: FUZZ_SEED=$RANDOM FUZZ_RUNS=2000 npm test
- * -- test/attack/fuzz. A failure names the seed and the path that repeat it.
+ * Random requests to each endpoint: 3, or 20 with FULL=1. For a long search: `npm run test:fuzz -- --requests 100000`. A
+ * failure names the seed and the path that repeat it.
  */
 const seed = Number(process.env['FUZZ_SEED'] ?? 20260901);
 const runs = Number(process.env['FUZZ_RUNS'] ?? (isFull ? 20 : 3));
+/** The file for the figures of a run. */
+const report = process.env['FUZZ_REPORT'];
 
 const service = await testService();
-afterAll(() => service.close());
+afterAll(async () => {
+  await service.close();
+  if (report !== undefined) await writeFile(report, JSON.stringify(figures));
+});
 const { endpoints, document } = await registry(service);
 
 /** The id of the existing records: one in every table that the API fills. */
@@ -54,13 +64,37 @@ beforeAll(async () => {
   );
   school = await service.school({ feature_flags: Object.fromEntries(features.map(({ name }) => [name, true])) });
   await populate(service, school, { endpoints, document }, known - 1, 'Sample');
-  changedBy = await traceRequests(service.database, school.schema, 'platform');
-  const sessions = [school.admin.token, service.operator.token].map(
-    (token) => (jwt.decode(token) as { sid: number }).sid,
+  changedBy = await traceRequests(
+    service.database,
+    [school.schema, decoy.schema, 'platform', 'graphile_worker'],
+    'with bookkeeping',
   );
-  await service.database.query('create table public.living as select * from platform.session where id = any ($1)', [
-    sessions,
-  ]);
+  const [teacher, student] = [await school.user(['teacher']), await school.user(['student'])];
+  await school.insert('teacher', { first_name: 'Tea', last_name: 'Cher', user_id: teacher.id });
+  await school.insert('student', { first_name: 'Stu', last_name: 'Dent', admission_number: 'F', user_id: student.id });
+  const { data: impersonation } = await service.operator.post<{ access_token: string }>(
+    `/api/platform/tenants/${school.id}/impersonate`,
+    { reason: 'Random requests' },
+  );
+  tokens = {
+    admin: school.admin.token,
+    operator: service.operator.token,
+    impersonator: impersonation.access_token,
+    teacher: teacher.token,
+    accountant: (await school.user(['accountant'])).token,
+    transport_manager: (await school.user(['transport_manager'])).token,
+    student: student.token,
+    unprivileged: (await school.user([await school.role()])).token,
+    analyst: (await analystOf(service, null)).token,
+    nobody: undefined,
+  };
+  const sessions = Object.values(tokens).flatMap((token) =>
+    token === undefined ? [] : [(jwt.decode(token) as { sid: number }).sid],
+  );
+  await service.database.everywhere(
+    'create table public.living as select * from platform.session where id = any ($1)',
+    [sessions],
+  );
   const columns = await service.database.query<{ list: string }>(
     "select string_agg(quote_ident(attname), ', ') as list from pg_attribute where attrelid = 'platform.session'::regclass and attnum > 0 and not attisdropped and attname <> 'updated_at'",
   );
@@ -69,7 +103,7 @@ beforeAll(async () => {
   revive = async () => {
     if (!isChanged) return;
     isChanged = false;
-    await service.database.query(
+    await service.database.everywhere(
       `update platform.session s set (${list}) = (select ${list} from public.living l where l.id = s.id)
        where exists (select from public.living l where l.id = s.id and (l.revoked_at, l.permissions, l.roles) is distinct from (s.revoked_at, s.permissions, s.roles))`,
     );
@@ -81,16 +115,21 @@ addFormats.default(ajv);
 ajv.addSchema({ $id: 'openapi', components: document.components });
 /** Compiled schemas. Nearly all error responses share one. */
 const compiled = new Map<string, ValidateFunction>();
-/** The errors that any endpoint can return before its own checks; the document lists the others. */
-const protocol = new Set([304, 405, 406, 413, 415]);
-
 /** Checks a response against the envelope, the document and the operation. */
 function answerFault(endpoint: Registered, answer: Answered): string | undefined {
   const fault = envelopeError(answer);
-  if (fault || protocol.has(answer.status)) return fault;
+  if (fault) return fault;
+  const summary = `${answer.status} ${answer.text.slice(0, 300)}`;
   const documented = endpoint.documented.responses[String(answer.status)];
-  if (!documented) return `answered ${answer.status}, which the document does not list: ${answer.text.slice(0, 300)}`;
-  const schema = documented.content?.['application/json']?.schema;
+  if (!documented) return `answered a status that the document does not list: ${summary}`;
+  const error = answer.json?.error;
+  if (error !== undefined && !documented['x-errors']?.includes(error))
+    return `answered an error that the document does not list: ${summary}`;
+  if (!documented.content)
+    return answer.text === '' ? undefined : `has a body that the document does not list: ${summary}`;
+  const type = answer.headers['content-type']?.split(';')[0] ?? '';
+  if (!(type in documented.content)) return `has the type ${type}, which the document does not list: ${summary}`;
+  const schema = documented.content['application/json']?.schema;
   if (!schema || answer.json === undefined) return undefined;
   const text = JSON.stringify(schema).replaceAll('"#/components/', '"openapi#/components/');
   const validate = compiled.get(text) ?? ajv.compile(JSON.parse(text) as object);
@@ -100,32 +139,88 @@ function answerFault(endpoint: Registered, answer: Answered): string | undefined
     : `does not fit its schema: ${ajv.errorsText(validate.errors)} ${answer.text.slice(0, 300)}`;
 }
 
-/** The token of a caller with access to the endpoint. */
-const tokenFor = ({ operation }: Registered) =>
-  operation.access === 'platform' ? service.operator.token : school.admin.token;
+/** The senders of requests: each default role, a role without permissions, operators, and a client without a login. */
+const callers = [
+  'admin',
+  'operator',
+  'impersonator',
+  'teacher',
+  'accountant',
+  'transport_manager',
+  'student',
+  'unprivileged',
+  'analyst',
+  'nobody',
+] as const;
+type Caller = (typeof callers)[number];
+let tokens: Record<Caller, string | undefined>;
+
+/** The caller whose requests pass the most checks of an endpoint. */
+function managerOf({ operation }: Registered): Caller {
+  if (isForOperators({ operation })) return 'operator';
+  return operation.role === 'student' || operation.role === 'teacher' ? operation.role : 'admin';
+}
+
+/** The number of responses by kind of request, caller and status, and by endpoint the successes of valid requests. */
+const figures = {
+  requests: {} as Record<string, number>,
+  successes: Object.fromEntries(endpoints.map(({ name }) => [name, 0])),
+};
+
+function count({ name }: Registered, kind: Kind, caller: Caller, status: number) {
+  const key = `${kind} ${caller} ${status}`;
+  figures.requests[key] = (figures.requests[key] ?? 0) + 1;
+  if (kind === 'valid' && status < 400) figures.successes[name] = (figures.successes[name] ?? 0) + 1;
+}
 
 /** Sends a request with an id that can be found in the data that it changes. */
-async function attack(endpoint: Registered, request: Sent): Promise<{ answer: Answered; requestId: string }> {
+async function attack(
+  endpoint: Registered,
+  request: Sent,
+  caller = managerOf(endpoint),
+): Promise<{ answer: Answered; requestId: string }> {
   const requestId = randomUUID();
+  const token = tokens[caller];
   const answer = await send(service.url, {
     ...request,
-    ...(isAnonymous(endpoint) ? {} : { token: tokenFor(endpoint) }),
+    ...(isAnonymous(endpoint) || token === undefined ? {} : { token }),
     headers: { ...request.headers, 'x-request-id': requestId },
   });
   if (answer.status < 400 && endpoint.method !== 'GET') isChanged = true;
   return { answer, requestId };
 }
 
-/** Describes what is wrong with the response to a random request, or with the data that it stored. */
-async function attackFault(endpoint: Registered, request: Sent): Promise<string | undefined> {
+/** The operations that count wrong passwords and codes, so that they can be limited. */
+const countsAttempts = new Set([
+  ...['auth_credentials', 'auth_password_change', 'auth_totp_begin', 'auth_totp_confirm', 'auth_two_factor_delete'],
+  ...['auth_recovery_codes_create', 'auth_passkeys_begin'],
+]);
+/** Other refusals count no attempt. */
+const countedErrors = ['invalid_credentials', 'invalid_code', 'rate_limited'];
+const countedAttempt = ['INSERT platform.login_throttle', 'UPDATE platform.login_throttle'];
+
+/** Describes the error in the response to a random request, or in the data that it stored. */
+async function attackFault(
+  endpoint: Registered,
+  { kind, ...request }: Attack,
+  caller: Caller,
+): Promise<string | undefined> {
   await revive();
-  const { answer, requestId } = await attack(endpoint, request);
+  const { answer, requestId } = await attack(endpoint, request, caller);
+  count(endpoint, kind, caller, answer.status);
   const fault = answerFault(endpoint, answer);
   if (fault) return fault;
   if (answer.headers['x-request-id'] !== requestId) return 'lost the id of the request';
   if (answer.status < 400 && endpoint.operation.writes) return undefined;
-  const { [requestId]: changed } = await changedBy([requestId]);
-  return changed
+  const expected = [
+    ...(countedErrors.includes(answer.json?.error ?? '') && countsAttempts.has(endpoint.operation.name)
+      ? countedAttempt
+      : []),
+    // Every request of an impersonation is audited.
+    ...(caller === 'impersonator' ? ['INSERT platform.audit_log'] : []),
+  ];
+  const changed = (await changedBy([requestId]))[requestId]?.filter((change) => !expected.includes(change));
+  return changed?.length
     ? `answered ${answer.status} ${answer.text.slice(0, 200)} and changed ${changed.join(', ')}`
     : undefined;
 }
@@ -290,10 +385,6 @@ const nasty: fc.Arbitrary<unknown> = fc.oneof(
 const schoolId = 700_001;
 const identifiers = fc.constantFrom(known, 1, 2, 3, known + 1, 999_999_999, 2 ** 31, 2 ** 53 - 1);
 
-/** Uses the generator for one request in four. Requests with a single error get past more checks. */
-const seldom = <T>(arbitrary: fc.Arbitrary<T>) =>
-  fc.oneof({ weight: 3, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary });
-
 /** Values that a schema allows, and values on its edges. */
 function fitting(given: Schema, name: string): fc.Arbitrary<unknown> {
   const alternatives = given.anyOf ?? given.oneOf;
@@ -366,51 +457,70 @@ const withField = (object: Record<string, unknown>, field: string, value: unknow
     JSON.stringify({ ...object, '\u0001': value }).replace('"\\u0001":', `${JSON.stringify(field)}:`),
   ) as Record<string, unknown>;
 
-/** Valid bodies, valid bodies with one invalid field, and arbitrary values. */
-function bodies(given: Schema): fc.Arbitrary<unknown> {
+/** The fields that a hostile client may add to a body of this schema. */
+const fieldsOf = (schema: Schema) => [
+  ...Object.keys(schema.properties ?? {}),
+  'id',
+  '__proto__',
+  'constructor',
+  'tenant_id',
+  'is_admin',
+  'unknown',
+  '',
+];
+
+/** Bodies that the schema allows. */
+function validBodies(given: Schema): fc.Arbitrary<unknown> {
   const schema = plain(document, given);
-  if (schema.type === 'array') {
-    const items = schema.items ?? {};
-    const lists = [fitting(items, ''), bodies(items)].map((item) => fc.array(item, { maxLength: 4 }));
-    return fc.oneof({ weight: 9, arbitrary: fc.oneof(...lists) }, { weight: 1, arbitrary: nasty });
-  }
-  const names = [
-    ...Object.keys(schema.properties ?? {}),
-    'id',
-    '__proto__',
-    'constructor',
-    'tenant_id',
-    'is_admin',
-    'unknown',
-    '',
-  ];
-  const good = record(schema);
-  const required: Schema = {
-    ...schema,
-    properties: Object.fromEntries(
-      Object.entries(schema.properties ?? {}).filter(([name]) => schema.required?.includes(name)),
-    ),
-  };
+  if (schema.type === 'array') return fc.array(validBodies(schema.items ?? {}), { minLength: 1, maxLength: 4 });
+  if (!schema.properties) return fitting(schema, '');
+  const required = Object.entries(schema.properties).filter(([name]) => schema.required?.includes(name));
+  return fc.oneof(record(schema), record({ ...schema, properties: Object.fromEntries(required) }));
+}
+
+/** Valid bodies with one invalid, unknown or missing field. */
+function nearlyValidBodies(given: Schema): fc.Arbitrary<unknown> {
+  const schema = plain(document, given);
+  if (schema.type === 'array')
+    return fc
+      .tuple(nearlyValidBodies(schema.items ?? {}), fc.boolean())
+      .map(([item, isFirst]) => (isFirst ? [item] : [item, item]));
+  const valid = validBodies(schema) as fc.Arbitrary<Record<string, unknown>>;
+  const changed = fc
+    .tuple(valid, fc.constantFrom(...fieldsOf(schema)), nasty)
+    .map(([body, name, value]) => withField(body, name, value));
+  const required = schema.required ?? [];
+  return required.length === 0
+    ? changed
+    : fc.oneof(
+        { weight: 5, arbitrary: changed },
+        {
+          weight: 1,
+          arbitrary: fc
+            .tuple(valid, fc.constantFrom(...required))
+            .map(([body, name]) => Object.fromEntries(Object.entries(body).filter(([key]) => key !== name))),
+        },
+      );
+}
+
+/** Bodies with several invalid fields, and arbitrary values. */
+function hostileBodies(given: Schema): fc.Arbitrary<unknown> {
+  const schema = plain(document, given);
+  if (schema.type === 'array')
+    return fc.oneof(nasty, fc.array(fc.oneof(hostileBodies(schema.items ?? {}), nasty), { maxLength: 4 }));
+  const field = fc.tuple(fc.constantFrom(...fieldsOf(schema)), nasty);
   return fc.oneof(
-    { weight: 2, arbitrary: good },
-    { weight: 2, arbitrary: record(required) },
+    { weight: 1, arbitrary: nasty },
     {
       weight: 3,
       arbitrary: fc
-        .tuple(record(required), fc.constantFrom(...names), nasty)
-        .map(([body, name, value]) => withField(body, name, value)),
+        .tuple(record(schema), fc.array(field, { minLength: 1, maxLength: 4 }))
+        .map(([body, fields]) => fields.reduce((all, [name, value]) => withField(all, name, value), body)),
     },
-    {
-      weight: 2,
-      arbitrary: fc
-        .tuple(good, fc.constantFrom(...names), nasty)
-        .map(([body, name, value]) => withField(body, name, value)),
-    },
-    { weight: 1, arbitrary: nasty },
   );
 }
 
-/** Percent-encodes what a path or query cannot contain, and an unpaired surrogate as three bytes. */
+/** Percent-encodes characters that a path or query cannot contain, and an unpaired surrogate as three bytes. */
 const encode = (text: string) =>
   Array.from(text)
     .map((character) => {
@@ -426,14 +536,19 @@ const encode = (text: string) =>
 const inUrl = (value: unknown) =>
   encode(typeof value === 'string' ? value.slice(0, 300) : JSON.stringify(value).slice(0, 300));
 
-/** Queries with valid, invalid, duplicate, bracketed and unknown parameters. */
-function queries(endpoint: Registered): fc.Arbitrary<string> {
-  const names = [...endpoint.query.map(({ name }) => name), 'unknown', '__proto__', 'constructor', 'id', ''];
-  const good = endpoint.query.map(({ name, schema, required }) =>
+/** Queries that the document allows. */
+function validQueries(endpoint: Registered): fc.Arbitrary<string[]> {
+  const parts = endpoint.query.map(({ name, schema, required }) =>
     (required ? fc.constant(true) : fc.integer({ min: 0, max: 3 }).map((n) => n === 0)).chain((given) =>
-      given ? fitting(schema, name).map((value) => `${name}=${inUrl(value)}`) : fc.constant(''),
+      given ? fitting(schema, name).map((value) => [`${name}=${inUrl(value)}`]) : fc.constant<string[]>([]),
     ),
   );
+  return fc.tuple(...parts).map((each) => each.flat());
+}
+
+/** Invalid, duplicate, bracketed and unknown query parameters. */
+function badQueries(endpoint: Registered): fc.Arbitrary<string> {
+  const names = [...endpoint.query.map(({ name }) => name), 'unknown', '__proto__', 'constructor', 'id', ''];
   const bad = fc
     .tuple(
       fc.constantFrom(...names),
@@ -464,10 +579,7 @@ function queries(endpoint: Registered): fc.Arbitrary<string> {
     'search=:pattern+:patterns+:value+%251$L+%252$L',
     'search=' + 'a+'.repeat(90),
   );
-  return fc.tuple(fc.tuple(...good), seldom(bad), seldom(odd)).map(([parts, worse, strange]) => {
-    const query = [...parts, worse ?? '', strange ?? ''].filter((part) => part !== '').join('&');
-    return query && `?${query}`;
-  });
+  return fc.oneof(bad, odd);
 }
 
 const oddIdentifiers = [
@@ -498,27 +610,18 @@ const oddIdentifiers = [
   '__proto__',
 ];
 
-/** Paths with ids of existing and missing records, and with values that are not numbers. */
-const paths = (endpoint: Registered) =>
-  fc
-    .tuple(
-      ...endpoint.parameters.map(() =>
-        fc.oneof(
-          { weight: 3, arbitrary: fc.constant('known') },
-          { weight: 1, arbitrary: identifiers.map(String) },
-          { weight: 1, arbitrary: fc.constantFrom(...oddIdentifiers) },
-        ),
-      ),
-    )
-    .map((values) => {
-      // For operators, the existing school is the decoy.
-      const of = (value: string) =>
-        value === 'known' ? String(endpoint.operation.access === 'platform' ? decoy.id : known) : value;
-      return endpoint.parameters.reduce(
-        (path, name, i) => path.replace(`{${name}}`, of(values[i] ?? '')),
-        endpoint.path,
-      );
-    });
+/** A path of an endpoint with these ids. */
+const paths = (endpoint: Registered, id: fc.Arbitrary<string>) =>
+  fc.tuple(...endpoint.parameters.map(() => id)).map((values) => {
+    // For operators, the existing school is the decoy.
+    const of = (value: string) => (value === 'known' ? String(isForOperators(endpoint) ? decoy.id : known) : value);
+    return endpoint.parameters.reduce((path, name, i) => path.replace(`{${name}}`, of(values[i] ?? '')), endpoint.path);
+  });
+/** The id of an existing record; sometimes that of a missing one. */
+const validIdentifiers = fc.oneof(
+  { weight: 5, arbitrary: fc.constant('known') },
+  { weight: 1, arbitrary: identifiers.map(String) },
+);
 
 /** Headers that a client may get wrong. */
 const headers: fc.Arbitrary<Record<string, string>> = fc
@@ -543,44 +646,128 @@ const headers: fc.Arbitrary<Record<string, string>> = fc
     Object.fromEntries(Object.entries(record).filter(([name]) => name !== 'x-tenant-id' || record[name] !== '')),
   );
 
-/** Requests to one endpoint. */
-function requests(endpoint: Registered): fc.Arbitrary<Sent> {
+/** How far a request is from what the document allows. A nearly valid request has one defect. */
+type Kind = 'valid' | 'nearly valid' | 'hostile';
+
+/** A random request. */
+type Attack = Sent & { kind: Kind };
+
+/** A part of a request: its body, and the headers that describe it. */
+type Content = Pick<Sent, 'body' | 'headers'>;
+
+/** Bodies of one endpoint: JSON, a file, or nothing. */
+function contents(endpoint: Registered, kind: Kind): fc.Arbitrary<Content> {
+  const { body: schema } = endpoint;
   const { upload } = endpoint.route;
-  const content = fc.constantFrom(
-    Buffer.alloc(0),
-    Buffer.from('no picture'),
-    Buffer.from('89504e470d0a1a0a', 'hex'),
-    Buffer.from('ffd8ffe000104a464946', 'hex'),
-    Buffer.from('<svg onload="x"/>'),
-  );
-  const body: fc.Arbitrary<Pick<Sent, 'body' | 'headers'>> = upload
-    ? fc
-        .tuple(
-          fc.constantFrom(...upload.fields, 'other', '__proto__', ''),
-          content,
-          fc.constantFrom('a.png', '../../x', '', 'é"'),
-        )
-        .map(([field, bytes, name]) => multipart(field, bytes, name))
-    : endpoint.body
-      ? bodies(endpoint.body).map((value) => ({ body: typeof value === 'string' ? JSON.stringify(value) : value }))
-      : fc.constant({});
-  return fc
-    .tuple(paths(endpoint), queries(endpoint), body, seldom(headers), fc.integer({ min: 0, max: 3 }))
-    .map(([path, query, sent, odd, withQuery]) => ({
-      method: endpoint.method,
-      path: path + (endpoint.query.length > 0 || withQuery === 0 ? query : ''),
-      ...sent,
-      headers: { ...odd, ...sent.headers },
-    }));
+  const kinds: fc.Arbitrary<Content>[] = [];
+  if (schema) {
+    const bodies = { valid: validBodies, 'nearly valid': nearlyValidBodies, hostile: hostileBodies }[kind](schema);
+    const json = bodies.map((value) => ({ body: typeof value === 'string' ? JSON.stringify(value) : value }));
+    const ofSample = (changes: unknown) => {
+      const body = sampleBody(document, endpoint, { id: isForOperators(endpoint) ? decoy.id : known });
+      return { body: Array.isArray(body) ? body : { ...body, ...(changes as object) } };
+    };
+    // Few random bodies meet rules that span fields, for example that a period ends after its start.
+    kinds.push(kind === 'valid' ? fc.oneof(json, fc.constant({}).map(ofSample)) : json);
+  }
+  if (upload) {
+    const name = fc.constantFrom('a.png', '../../x', '', 'é"');
+    const nothing = fc.constantFrom(
+      Buffer.alloc(0),
+      Buffer.from('no picture'),
+      Buffer.from('89504e470d0a1a0a', 'hex'),
+      Buffer.from('ffd8ffe000104a464946', 'hex'),
+      Buffer.from('<svg onload="x"/>'),
+    );
+    const field = fc.constantFrom(...upload.fields, 'other', '__proto__', '');
+    const [good, file] = sampleFile(upload.types);
+    const form = endpoint.documented.requestBody?.content['multipart/form-data']?.schema;
+    const texts = (form ? (kind === 'hostile' ? hostileBodies : validBodies)(form) : fc.constant({})).map((fields) =>
+      Object.fromEntries(
+        Object.entries(Object(fields) as object).flatMap(([key, value]) =>
+          upload.fields.includes(key) || /["\r\n]/.test(key) ? [] : [[key, inForm(value)] as [string, string]],
+        ),
+      ),
+    );
+    kinds.push(
+      kind === 'valid'
+        ? fc.tuple(fc.constantFrom(...upload.fields), texts).map(([of, fields]) => multipart(of, good, file, fields))
+        : fc.tuple(field, nothing, name, texts).map((parts) => multipart(...parts)),
+    );
+  }
+  return kinds.length > 0 ? fc.oneof(...kinds) : fc.constant({});
 }
 
+/** A value in a form, where everything is text. */
+const inForm = (value: unknown) => (typeof value === 'string' ? value : JSON.stringify(value)).slice(0, 20_000);
+
+const asRequest = (
+  { method }: Registered,
+  kind: Kind,
+  path: string,
+  query: string[],
+  content: Content,
+  more: Record<string, string>,
+): Attack => ({
+  kind,
+  method,
+  path: path + (query.length > 0 ? `?${query.join('&')}` : ''),
+  ...content,
+  headers: { ...more, ...content.headers },
+});
+
+/** Requests to one endpoint. */
+function requests(endpoint: Registered): fc.Arbitrary<Attack> {
+  const [path, query, content] = [
+    paths(endpoint, validIdentifiers),
+    validQueries(endpoint),
+    contents(endpoint, 'valid'),
+  ];
+  const badPath = paths(endpoint, fc.constantFrom(...oddIdentifiers));
+  const badQuery = fc.tuple(query, badQueries(endpoint)).map(([parts, bad]) => [...parts, bad]);
+  const none = fc.constant({});
+  const of = (kind: Kind, ...parts: [typeof path, typeof query, typeof content, typeof headers]) =>
+    fc.tuple(...parts).map((values) => asRequest(endpoint, kind, ...values));
+  const oneDefect = [
+    of('nearly valid', path, badQuery, content, none),
+    of('nearly valid', path, query, content, headers),
+    ...(endpoint.parameters.length > 0 ? [of('nearly valid', badPath, query, content, none)] : []),
+  ];
+  if (endpoint.body ?? endpoint.route.upload) {
+    const badContent = of('nearly valid', path, query, contents(endpoint, 'nearly valid'), none);
+    oneDefect.push(badContent, badContent, badContent);
+  }
+  return fc.oneof(
+    { weight: 4, arbitrary: of('valid', path, query, content, none) },
+    { weight: 4, arbitrary: fc.oneof(...oneDefect) },
+    {
+      weight: 3,
+      arbitrary: of(
+        'hostile',
+        fc.oneof({ weight: 3, arbitrary: path }, badPath),
+        fc.oneof({ weight: 3, arbitrary: query }, badQuery),
+        contents(endpoint, 'hostile'),
+        fc.oneof({ weight: 3, arbitrary: none }, headers),
+      ),
+    },
+  );
+}
+
+/** Mostly the caller with the most rights, because those requests pass more checks. */
+const callerOf = (endpoint: Registered) =>
+  fc.oneof(fc.constant<Caller>(managerOf(endpoint)), fc.constantFrom(...callers));
+
+/** Deletes come last, because other requests need what they delete. */
+const methodOrder = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
+const inOrder = [...endpoints].sort((a, b) => methodOrder.indexOf(a.method) - methodOrder.indexOf(b.method));
+
 describe(`random requests (FUZZ_SEED=${seed} FUZZ_RUNS=${runs})`, () => {
-  test.each(endpoints.map((endpoint): [string, Registered] => [endpoint.name, endpoint]))(
+  test.each(inOrder.map((endpoint): [string, Registered] => [endpoint.name, endpoint]))(
     '%s returns documented envelopes and no 500, and refused requests store nothing',
     async (_name, endpoint) => {
       await fc.assert(
-        fc.asyncProperty(requests(endpoint), async (request) => {
-          expect(await attackFault(endpoint, request)).toBeUndefined();
+        fc.asyncProperty(requests(endpoint), callerOf(endpoint), async (request, caller) => {
+          expect(await attackFault(endpoint, request, caller)).toBeUndefined();
         }),
         { seed, numRuns: runs },
       );
@@ -588,9 +775,9 @@ describe(`random requests (FUZZ_SEED=${seed} FUZZ_RUNS=${runs})`, () => {
     60_000 + runs * 500,
   );
 
-  test('the check for stored data finds what a valid request stores', async () => {
+  test('the check for stored data reports a valid create', async () => {
     const endpoint = endpoints.find(({ operation }) => operation.name === 'students_create');
-    if (!endpoint) throw new Error('there is no students_create');
+    if (!endpoint) throw new Error('There is no endpoint students_create.');
     const { answer, requestId } = await attack(endpoint, sampleRequest(document, endpoint, { id: known }));
     expect(answer.status).toBe(201);
     expect((await changedBy([requestId]))[requestId]).toContain(`INSERT ${school.schema}.student`);
@@ -733,7 +920,7 @@ describe('the protocol', () => {
     'json',
     'application/json; charset=nope',
   ];
-  test.each(numbered(types))('a body of type %s is a 415 wherever JSON is read', async (type, n) => {
+  test.each(numbered(types))('a body of type %s returns 415 at every endpoint that reads JSON', async (type, n) => {
     expect(
       await allRefuse(share(writing, n, 3), 415, 'unsupported_media_type', () => ({
         body: '{}',
@@ -878,21 +1065,27 @@ describe('the protocol', () => {
     // Random requests may have deleted the parent record in the other school.
     const whole = await service.school();
     await populate(service, whole, { endpoints, document }, known - 1, 'Whole');
+    const { data: webhook } = await service.operator.post<{ id: number }>(
+      '/api/platform/webhooks',
+      { url: 'https://hooks.example/platform', events: ['tenant.created'] },
+      201,
+    );
+    const platformId = ({ path }: Registered) => (path.startsWith('/api/platform/webhooks') ? webhook.id : decoy.id);
     const lines = await findErrors(
-      // The admin is no student.
+      // The admin is not a student.
       endpoints.filter(({ route, operation }) => route.isPage && operation.role === null),
       async (endpoint) => {
-        const isPlatform = endpoint.operation.access === 'platform';
-        const path = samplePath(document, endpoint, { id: isPlatform ? decoy.id : known });
-        const ask = (query: string) =>
+        const isPlatform = isForOperators(endpoint);
+        const path = samplePath(document, endpoint, { id: isPlatform ? platformId(endpoint) : known });
+        const request = (query: string) =>
           send(service.url, {
             path: `${path}${path.includes('?') ? '&' : '?'}${query}`,
             token: isPlatform ? service.operator.token : whole.admin.token,
           });
         const [huge, one, far] = [
-          await ask('pageSize=1000'),
-          await ask('pageSize=1&page=1'),
-          await ask('page=1000000000&pageSize=100'),
+          await request('pageSize=1000'),
+          await request('pageSize=1&page=1'),
+          await request('page=1000000000&pageSize=100'),
         ];
         const length = (answer: Answered) => {
           const data = answer.json?.data as Record<string, unknown[]> | unknown[];

@@ -46,6 +46,7 @@ const logins = async () => {
 /** Additional fields, so that the request would change something. */
 const bodies: Record<string, (given: { role: number }) => Record<string, unknown>> = {
   auth_password_change: () => ({ current_password: 'test-password', password: 'another password' }),
+  auth_two_factor_delete: () => ({ password: 'test-password' }),
   users_update: () => ({ email: `${unique('new')}@school.example` }),
   students_create: () => ({ create_user_account: true, email: `${unique('new')}@school.example` }),
   students_update: () => ({ create_user_account: true, email: `${unique('new')}@school.example` }),
@@ -89,12 +90,17 @@ beforeAll(async () => {
 }, 180_000);
 
 describe('an operator who impersonates an admin', () => {
-  test('cannot change logins, passwords, roles, devices and calendar feeds; the list of these endpoints is complete', () => {
+  test('cannot change logins, passwords, roles, devices, calendar feeds, webhooks and API keys; the list of these endpoints is complete', () => {
     const refused = [...answers].flatMap(([{ operation }, answer]) => (isRefused(answer) ? [operation.name] : []));
     expect(refused.toSorted()).toEqual(
       [
         ...[
           'auth_password_change',
+          'auth_recovery_codes_create',
+          'auth_sessions_delete',
+          'auth_totp_begin',
+          'auth_totp_confirm',
+          'auth_two_factor_delete',
           'devices_delete',
           'devices_register',
           'school_setup_school_info',
@@ -117,8 +123,12 @@ describe('an operator who impersonates an admin', () => {
           'teachers_update',
           'users_create',
           'users_delete',
+          'users_second_factor_delete',
+          'users_sessions_delete',
           'users_update',
         ],
+        ...['webhooks_create', 'webhooks_rotate_secret', 'webhooks_update'],
+        ...['api_keys_create', 'api_keys_update'],
       ].toSorted(),
     );
   });
@@ -138,8 +148,15 @@ describe('an operator who impersonates an admin', () => {
       [school.id, operatorEmail, school.adminEmail],
     );
     const found = new Map(entries.map(({ action, count }) => [action.replace('impersonation.', ''), count]));
-    // The first operation of a password change.
-    found.set('auth_password_change', found.get('auth_own_credentials') ?? 0);
+    // The first operations of these endpoints.
+    for (const name of [
+      'auth_password_change',
+      'auth_totp_begin',
+      'auth_recovery_codes_create',
+      'auth_two_factor_delete',
+    ])
+      found.set(name, found.get('auth_own_credentials') ?? 0);
+    found.set('auth_totp_confirm', found.get('auth_two_factor_attempt') ?? 0);
     const missing = [...answers.keys()]
       .filter(({ operation }) => (found.get(operation.name) ?? 0) < 1)
       .map(({ name }) => name);

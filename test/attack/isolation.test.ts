@@ -40,7 +40,7 @@ beforeAll(async () => {
 });
 
 /** A's admin, unless the request says otherwise. */
-const ask = (request: Sent) => send(service.url, { token: a.admin.token, ...request });
+const sendRequest = (request: Sent) => send(service.url, { token: a.admin.token, ...request });
 
 /** Endpoints that can be called repeatedly: no logout and no password change. */
 const repeatable = mine.filter(({ operation }) => !['auth_logout', 'auth_password_change'].includes(operation.name));
@@ -54,7 +54,9 @@ const refused = (
 ) =>
   findErrors(among, async (endpoint) => {
     const request = sampleRequest(document, endpoint, { id: ofA });
-    return check(await ask({ ...request, token: school.admin.token, headers: { ...request.headers, ...headers } }));
+    return check(
+      await sendRequest({ ...request, token: school.admin.token, headers: { ...request.headers, ...headers } }),
+    );
   });
 
 describe("another school's identifiers", () => {
@@ -68,7 +70,10 @@ describe("another school's identifiers", () => {
       [b, ofB],
     ] as const) {
       const lines = await findErrors(readable, async (endpoint) => {
-        const { status, text } = await ask({ ...sampleRequest(document, endpoint, { id }), token: school.admin.token });
+        const { status, text } = await sendRequest({
+          ...sampleRequest(document, endpoint, { id }),
+          token: school.admin.token,
+        });
         return status === 200 ? undefined : `${status} ${text}`;
       });
       expect(lines).toEqual([]);
@@ -79,7 +84,9 @@ describe("another school's identifiers", () => {
     const before = await checksums(service.database, a.schema, b.schema, 'platform');
     const lines = await findErrors(withId, async (endpoint) => {
       for (const foreign of endpoint.parameters) {
-        const answer = await ask(sampleRequest(document, endpoint, { id: ofA }, { parameters: { [foreign]: ofB } }));
+        const answer = await sendRequest(
+          sampleRequest(document, endpoint, { id: ofA }, { parameters: { [foreign]: ofB } }),
+        );
         const fault =
           errorMismatch(answer, 404, 'not_found') ??
           (answer.text.includes(marker) ? `tells ${answer.text}` : undefined);
@@ -115,7 +122,7 @@ describe("another school's identifiers", () => {
     let before: Record<string, string>;
     let changesOf: Awaited<ReturnType<typeof traceRequests>>;
     beforeAll(async () => {
-      changesOf = await traceRequests(service.database, a.schema, b.schema, 'platform');
+      changesOf = await traceRequests(service.database, [a.schema, b.schema, 'platform']);
       before = await state();
     });
 
@@ -128,8 +135,8 @@ describe("another school's identifiers", () => {
           put,
         ],
       ),
-    )('as %s of %s are a 422 and change nothing', async (field, _name, endpoint, put) => {
-      const answer = await ask(sampleRequest(document, endpoint, { id: ofA }, { body: put(ofB) }));
+    )('as %s of %s return a 422 and change nothing', async (field, _name, endpoint, put) => {
+      const answer = await sendRequest(sampleRequest(document, endpoint, { id: ofA }, { body: put(ofB) }));
       expect(errorMismatch(answer, 422, 'invalid_reference')).toBeUndefined();
       expect(answer.json?.details?.map(({ path }) => path.split('.')[0])).toContain(field.split('.')[0]);
       expect(answer.text).not.toContain(marker);
@@ -152,11 +159,11 @@ describe("another school's identifiers", () => {
     );
 
   test.each(filters)(
-    'the filter %s of %s finds own records, and none, or a 404, for an id of the other school',
+    'the filter %s of %s finds own records; an id of the other school returns an empty list or a 404',
     async (name, _name, endpoint) => {
       const found = async (school: School, own: number, id: number) => {
         const request = sampleRequest(document, endpoint, { id: own });
-        const answer = await ask({
+        const answer = await sendRequest({
           ...request,
           path: `${request.path}${request.path.includes('?') ? '&' : '?'}${name}=${id}`,
           token: school.admin.token,
@@ -175,7 +182,7 @@ describe("another school's identifiers", () => {
   test('never appear in a list of another school', async () => {
     const readable = repeatable.filter(({ method, parameters }) => method === 'GET' && parameters.length === 0);
     const lines = await findErrors(readable, async (endpoint) => {
-      const own = await ask(sampleRequest(document, endpoint, { id: ofA }));
+      const own = await sendRequest(sampleRequest(document, endpoint, { id: ofA }));
       return own.text.includes(marker) || own.text.includes(String(ofB)) || own.text.includes(b.subdomain)
         ? `tells ${own.text}`
         : undefined;
@@ -218,7 +225,7 @@ describe('header, host and token', () => {
       { host: 'elsewhere.example' },
     ]) {
       const { data } = await a.admin.get<{ tenant: { id: number } }>('/api/auth/profile');
-      const answer = await ask({ path: '/api/auth/profile', headers });
+      const answer = await sendRequest({ path: '/api/auth/profile', headers });
       expect(answer.status).toBe(200);
       expect(answer.json?.data).toEqual(data);
       expect(data.tenant.id).toBe(a.id);
@@ -226,7 +233,7 @@ describe('header, host and token', () => {
     const lines = await findErrors(
       repeatable.filter(({ method, operation }) => method === 'GET' && operation.role === null),
       async (endpoint) => {
-        const { status, text } = await ask({ ...sampleRequest(document, endpoint, { id: ofA }), headers: all });
+        const { status, text } = await sendRequest({ ...sampleRequest(document, endpoint, { id: ofA }), headers: all });
         return status === 200 || (endpoint.route.bytes && status === 404) ? undefined : `${status} ${text}`;
       },
     );
@@ -255,7 +262,7 @@ describe('header, host and token', () => {
   test.each(['0', '-1', '1.5', '1e3', '0x1', 'abc', "1'--", '1 or 1=1', '99999999999999999999', '+1', ' ', '1,1'])(
     'X-Tenant-ID %p returns 400',
     async (value) => {
-      const answer = await ask({ path: '/api/auth/profile', headers: { 'x-tenant-id': value } });
+      const answer = await sendRequest({ path: '/api/auth/profile', headers: { 'x-tenant-id': value } });
       expect(errorMismatch(answer, 400, 'validation_error')).toBeUndefined();
       expect(answer.json?.details?.map(({ path }) => path)).toEqual(['X-Tenant-ID']);
     },
@@ -263,7 +270,7 @@ describe('header, host and token', () => {
 
   test('a login takes the school from the body, a header or the host, and those given must agree', async () => {
     const login = (headers: Record<string, string>, body: object) =>
-      ask({
+      sendRequest({
         method: 'POST',
         path: '/api/auth/login',
         headers,
@@ -301,7 +308,7 @@ describe('header, host and token', () => {
   test('a refresh token works only in its own school', async () => {
     const client = await service.anonymous.login({ tenant_id: a.id, email: a.adminEmail, password: testPassword });
     const refresh = (headers: Record<string, string>) =>
-      ask({
+      sendRequest({
         method: 'POST',
         path: '/api/auth/refresh',
         token: '',
@@ -335,13 +342,13 @@ describe('the state of a school', () => {
       token: '',
       headers: { 'x-refresh-token': school.admin.refreshToken },
     };
-    expect(errorMismatch(await ask(login), 403, 'tenant_suspended')).toBeUndefined();
-    expect(errorMismatch(await ask(refresh), 403, 'tenant_suspended')).toBeUndefined();
+    expect(errorMismatch(await sendRequest(login), 403, 'tenant_suspended')).toBeUndefined();
+    expect(errorMismatch(await sendRequest(refresh), 403, 'tenant_suspended')).toBeUndefined();
     expect(await checksums(service.database, school.schema)).toEqual(before);
     expect((await a.admin.get<{ tenant: { id: number } }>('/api/auth/profile')).data.tenant.id).toBe(a.id);
     await service.operator.post(`/api/platform/tenants/${school.id}/activate`);
     expect((await school.admin.get<{ tenant: { id: number } }>('/api/auth/profile')).data.tenant.id).toBe(school.id);
-    expect((await ask(login)).status).toBe(200);
+    expect((await sendRequest(login)).status).toBe(200);
   });
 
   test('deleted: every endpoint refuses its users, and login does not find it, until it is restored', async () => {
@@ -357,7 +364,7 @@ describe('the state of a school', () => {
       token: '',
       body: { tenant_id: school.id, email: school.adminEmail, password: testPassword },
     };
-    expect(errorMismatch(await ask(login), 404, 'tenant_not_found')).toBeUndefined();
+    expect(errorMismatch(await sendRequest(login), 404, 'tenant_not_found')).toBeUndefined();
     expect(await checksums(service.database, school.schema)).toEqual(before);
     await service.operator.post(`/api/platform/tenants/${school.id}/restore`);
     expect((await school.admin.get<{ tenant: { id: number } }>('/api/auth/profile')).data.tenant.id).toBe(school.id);
@@ -372,11 +379,11 @@ describe('the state of a school', () => {
       needs_setup: boolean;
       needs_subscription: boolean;
     }>('select name, feature, role, needs_setup, needs_subscription from core.operation');
-    await service.database.query(`update core.operation set ${setting} where access = 'tenant'`);
+    await service.database.everywhere(`update core.operation set ${setting} where access = 'tenant'`);
     try {
       await work();
     } finally {
-      await service.database.query(
+      await service.database.everywhere(
         `update core.operation o set feature = b.feature, role = b.role, needs_setup = b.needs_setup, needs_subscription = b.needs_subscription
          from jsonb_to_recordset($1) b (name text, feature text, role text, needs_setup boolean, needs_subscription boolean) where b.name = o.name`,
         [JSON.stringify(before)],
@@ -402,10 +409,10 @@ describe('the state of a school', () => {
     });
   });
 
-  test("a feature that the plan lacks is a 403 feature_disabled, and one that the plan lacks but the school's own flag gives is not", async () => {
+  test('a feature that the plan lacks returns 403 feature_disabled, unless a flag of the school enables it', async () => {
     const school = await service.school({ plan_id: 1 });
     await withOperations("feature = 'transport'", async () => {
-      const refusal = await ask({ method: 'GET', path: '/api/students', token: school.admin.token });
+      const refusal = await sendRequest({ method: 'GET', path: '/api/students', token: school.admin.token });
       expect([refusal.status, refusal.json?.error]).toEqual([403, 'feature_disabled']);
       await service.operator.put(`/api/platform/tenants/${school.id}`, { feature_flags: { transport: true } });
       expect((await school.admin.get<unknown[]>('/api/students')).data).toEqual([]);
@@ -416,7 +423,10 @@ describe('the state of a school', () => {
     const features = [...new Set(endpoints.flatMap(({ operation }) => operation.feature ?? []))];
     const school = await service.school({ feature_flags: Object.fromEntries(features.map((name) => [name, false])) });
     const lines = await findErrors(ofSchools, async (endpoint) => {
-      const answer = await ask({ ...sampleRequest(document, endpoint, { id: ofA }), token: school.admin.token });
+      const answer = await sendRequest({
+        ...sampleRequest(document, endpoint, { id: ofA }),
+        token: school.admin.token,
+      });
       return endpoint.operation.feature === null ? passes(answer) : errorMismatch(answer, 403, 'feature_disabled');
     });
     expect(lines).toEqual([]);
@@ -430,7 +440,7 @@ describe('the state of a school', () => {
         await refused((answer) => errorMismatch(answer, 409, 'setup_incomplete'), school, {}, share(ofSchools, 3, 2)),
       ).toEqual([]);
       expect(await checksums(service.database, school.schema)).toEqual(before);
-      await service.database.query('update platform.tenant set is_setup_complete = true where id = $1', [school.id]);
+      await school.database.query('update platform.tenant set is_setup_complete = true where id = $1', [school.id]);
       expect(await refused(passes, school, {}, share(ofSchools, 3, 2))).toEqual([]);
     });
   });
@@ -439,7 +449,7 @@ describe('the state of a school', () => {
     const school = await service.school();
     const before = await checksums(service.database, school.schema);
     await service.operator.put(`/api/platform/tenants/${school.id}/subscription`, { status: 'cancelled' });
-    await service.database.query('update platform.tenant set is_setup_complete = true where id = $1', [school.id]);
+    await school.database.query('update platform.tenant set is_setup_complete = true where id = $1', [school.id]);
     const isLocked = ({ operation }: (typeof ofSchools)[number]) => operation.writes && !operation.works_when_cancelled;
     const isRefused = (answer: Answered) => errorMismatch(answer, 402, 'subscription_inactive');
     expect(await refused(isRefused, school, {}, ofSchools.filter(isLocked))).toEqual([]);
@@ -460,9 +470,9 @@ describe('the state of a school', () => {
   test('endpoints that need a subscription return 402 subscription_inactive unless it is trialing or active', async () => {
     const school = await service.school();
     const set = (status: string) =>
-      service.database.query('update platform.subscription set status = $2 where tenant_id = $1', [school.id, status]);
+      school.database.query('update platform.subscription set status = $2 where tenant_id = $1', [school.id, status]);
     const before = await checksums(service.database, school.schema);
-    const list = () => ask({ path: '/api/students', token: school.admin.token });
+    const list = () => sendRequest({ path: '/api/students', token: school.admin.token });
     await withOperations('needs_setup = false, needs_subscription = true', async () => {
       expect((await list()).json?.data).toEqual([]);
       await set('past_due');
@@ -478,12 +488,12 @@ describe('the state of a school', () => {
       ).toEqual([]);
       expect(await checksums(service.database, school.schema)).toEqual(before);
       await set('trialing');
-      await service.database.query(
+      await school.database.query(
         "update platform.subscription set current_period_end = now() - interval '1 minute' where tenant_id = $1",
         [school.id],
       );
       expect(errorMismatch(await list(), 402, 'subscription_inactive')).toBeUndefined();
-      await service.database.query(
+      await school.database.query(
         "update platform.subscription set current_period_end = now() + interval '1 day' where tenant_id = $1",
         [school.id],
       );
@@ -515,11 +525,13 @@ describe('the state of a school', () => {
     const closed = (answer: Answered) =>
       errorMismatch(answer, 503, 'unavailable') ??
       (answer.headers['retry-after'] === '1' ? undefined : 'has no Retry-After');
-    await withOwner(service.database.url, async (owner) => {
+    await withOwner(await a.database.addressFor(), async (owner) => {
       await owner.query('select pg_advisory_lock(core.tenant_lock_key($1))', [a.id]);
       expect(await refused(closed, a, {}, share(mine, 6, 2))).toEqual([]);
       const login = { email: a.adminEmail, password: testPassword, tenant_id: a.id };
-      expect(closed(await ask({ method: 'POST', path: '/api/auth/login', token: '', body: login }))).toBeUndefined();
+      expect(
+        closed(await sendRequest({ method: 'POST', path: '/api/auth/login', token: '', body: login })),
+      ).toBeUndefined();
       expect((await b.admin.get<{ id: number }>(`/api/students/${ofB}`)).data.id).toBe(ofB);
       expect((await service.operator.get<{ id: number }>(`/api/platform/tenants/${a.id}`)).data.id).toBe(a.id);
     });
@@ -529,14 +541,14 @@ describe('the state of a school', () => {
 
   test('a school with an old schema gets 503 until it is migrated, and other schools do not wait', async () => {
     const school = await service.school();
-    await service.database.query('update platform.tenant set schema_version = schema_version - 1 where id = $1', [
+    await school.database.query('update platform.tenant set schema_version = schema_version - 1 where id = $1', [
       school.id,
     ]);
     expect(await refused((answer) => errorMismatch(answer, 503, 'unavailable'), school, {}, share(mine, 7, 2))).toEqual(
       [],
     );
     await b.admin.get(`/api/students/${ofB}`, 200);
-    await service.database.query('update platform.tenant set schema_version = schema_version + 1 where id = $1', [
+    await school.database.query('update platform.tenant set schema_version = schema_version + 1 where id = $1', [
       school.id,
     ]);
     expect((await school.admin.get<unknown[]>('/api/students')).data).toEqual([]);

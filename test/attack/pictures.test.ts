@@ -14,9 +14,9 @@ interface Profile {
 }
 const hours = (count: number) => count * 60 * 60 * 1000;
 const get = (address: string, status: number) => service.anonymous.get<Buffer>(address, status);
-const setPicture = async (who: Client, content: Buffer) =>
+const setPicture = async (client: Client, content: Buffer) =>
   (
-    await who.send<Profile>(
+    await client.send<Profile>(
       'POST',
       '/api/auth/profile/picture',
       { body: fileForm(content, 'me.png', 'image/png') },
@@ -62,7 +62,7 @@ describe('the address of a picture', () => {
     ['more after the signature', (parts) => [...parts, '1']],
     ['zeros before the id', ([a, b, c, d]) => [a, `0${b ?? ''}`, c, d]],
     ['nothing else', () => ['x']],
-  ])('with %s is a 404', async (_what, changed) => {
+  ])('with %s is a 404', async (_case, changed) => {
     expect((await service.anonymous.get(addressOf(changed(partsOf(address))), 404)).error).toBe('not_found');
   });
 
@@ -132,13 +132,13 @@ describe('the address of a picture', () => {
   });
 });
 
-describe('the key that a request brings to the database', () => {
+describe('the signing key that a request passes to the database', () => {
   const claimsOf = (token: string) =>
     JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()) as { sid: number };
-  const profileWith = async (who: Client, key: string) => {
-    const [row] = await service.database.query<{ answer: string }>(
+  const profileWith = async (client: Client, key: string) => {
+    const [row] = await school.database.query<{ answer: string }>(
       `select answer from core.call('auth_profile', $1, '{}', $2)`,
-      [claimsOf(who.token).sid, { picture_key: key }],
+      [claimsOf(client.token).sid, { picture_key: key }],
     );
     return (JSON.parse(row?.answer ?? '') as Profile).profile_picture_url;
   };
@@ -152,7 +152,7 @@ describe('the key that a request brings to the database', () => {
     await get(addressOf([other.id, ...partsOf(forged ?? '').slice(1)]), 404);
   });
 
-  test('is stored nowhere: without one, the database makes no address', async () => {
+  test('is stored nowhere: without it, the database creates no address', async () => {
     expect(await profileWith(owner, '')).toBeNull();
   });
 });

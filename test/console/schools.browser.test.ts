@@ -132,6 +132,13 @@ test('creating a school reports errors at the fields, and succeeds once they are
 
   await email.fill('head@monch.example');
   await page.getByText('Standard', { exact: false }).first().click();
+  await page.getByLabel('Subdomain').fill(school.subdomain);
+  await button(page, 'Create school').click();
+  await page.locator('.error', { hasText: 'subdomain' }).waitFor();
+  expect(await page.locator('form').getByText('This subdomain is already in use.').allInnerTexts()).toEqual([
+    'This subdomain is already in use.',
+  ]);
+  await page.getByLabel('Subdomain').fill(subdomain);
   await page.getByLabel('Trial end').fill('2040-07-01T10:00');
   await page.getByText('Override features for this school').click();
   await page.getByRole('radiogroup', { name: 'Transport' }).getByRole('radio', { name: 'On', exact: true }).check();
@@ -162,7 +169,7 @@ test('saving a school sends only the changed fields', async () => {
   const { openTab } = await openSession();
   const page = await openTab(`/schools/${id}`);
   await page.getByLabel('Contact email').fill('new@contact.example');
-  await page.getByLabel('Plan', { exact: true }).selectOption({ label: 'Standard, 149.00 per month' });
+  await page.getByLabel('Plan', { exact: true }).selectOption({ label: 'Standard, US$149.00 per month' });
   await page.getByRole('radiogroup', { name: 'Timetable' }).getByRole('radio', { name: 'Off', exact: true }).check();
   const sent = page.waitForRequest((request) => request.method() === 'PUT');
   await button(page, 'Save changes').click();
@@ -188,10 +195,12 @@ test('the subscription of a school is renewed, cancelled and reactivated', async
   await setEnd("now() - interval '2 days'");
   const { openTab } = await openSession();
   const page = await openTab(`/schools/${id}`);
-  const summary = page.locator('.facts');
+  await page.locator('.facts').getByText('past due', { exact: true }).waitFor();
+  await page.getByRole('link', { name: 'Manage' }).click();
+  const summary = page.locator('.card', { has: page.getByRole('heading', { name: 'Subscription' }) }).locator('.facts');
   await summary.getByText('past due', { exact: true }).waitFor();
   await summary.getByText('Will be cancelled').waitFor();
-  await button(page, 'Change subscription').click();
+  await button(page, 'Change period').click();
   const dialog = page.getByRole('dialog');
   await dialog.getByText('A period end in the future activates the subscription again.').waitFor();
   const end = dialog.getByLabel('Period end');
@@ -217,11 +226,49 @@ test('the subscription of a school is renewed, cancelled and reactivated', async
   await dialog.getByRole('button', { name: 'Cancel subscription' }).click();
   await toast(page, 'cancelled.');
   await summary.getByText('cancelled', { exact: true }).waitFor();
-  await button(page, 'Change subscription').click();
+  await button(page, 'Change period').click();
   await dialog.getByLabel('Period end').fill('2041-07-01T10:00');
   await button(page, 'Save').click();
   await summary.getByText('active', { exact: true }).waitFor();
   expect((await getSchool(id)).subscription.status).toBe('active');
+});
+
+test('a cancelled subscription is activated for a month, and its history shows each change and nothing else', async () => {
+  const { id } = await service.school();
+  const path = `/api/platform/tenants/${id}`;
+  await operator.put(path, { name: unique('Renamed') });
+  await operator.put(path, { plan_id: 1 });
+  await operator.put(`${path}/subscription`, { status: 'cancelled' });
+  const { openTab } = await openSession();
+  const page = await openTab(`/schools/${id}/subscription`);
+  const card = page.locator('.card', { has: page.getByRole('heading', { name: 'Subscription', exact: true }) });
+  await card.getByText('Users can log in and read, but not change anything.').waitFor();
+  await card.getByText('US$49.00 per month').waitFor();
+  expect(await button(page, 'Cancel subscription').count()).toBe(0);
+  await button(page, 'Activate for a month').click();
+  await page.getByRole('dialog').getByText('A paid period of a month starts now.').waitFor();
+  await page.getByRole('dialog').getByRole('button', { name: 'Activate subscription' }).click();
+  await toast(page, 'activated.');
+  await card.getByText('Paid until the period ends.').waitFor();
+  expect(await button(page, 'Activate for a month').count()).toBe(0);
+  await page.locator('.pager').getByText('4 entries').waitFor();
+  expect(await page.locator('.entry .entry-title').allInnerTexts()).toEqual([
+    'Changed the subscription',
+    'Changed the subscription',
+    'Updated school',
+    'Created school',
+  ]);
+  expect(await page.locator('.entry .entry-title + p').allInnerTexts()).toEqual([
+    expect.stringMatching(/^cancelled → active · until \d+ \w+ \d{4}$/),
+    expect.stringMatching(/^active → cancelled · until /),
+    'Premium → Starter',
+    expect.stringMatching(/^active · Premium · until .* · grace period 14 days$/),
+  ]);
+
+  await button(page, 'Suspend').click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Suspend' }).click();
+  await card.getByText('Without effect while the school is suspended.').waitFor();
+  expect(await page.locator('.badge.good').count()).toBe(0);
 });
 
 test('a save that conflicts with another user’s changes first lists them, and keeps the edits', async () => {
@@ -244,10 +291,10 @@ test('a save that conflicts with another user’s changes first lists them, and 
 });
 
 test('suspending, activating, deleting and restoring a school each need confirmation', async () => {
-  const made = await service.school();
-  const status = async () => (await getSchool(made.id)).status;
+  const created = await service.school();
+  const status = async () => (await getSchool(created.id)).status;
   const { openTab } = await openSession();
-  const page = await openTab(`/schools/${made.id}`);
+  const page = await openTab(`/schools/${created.id}`);
   const dialog = page.getByRole('dialog');
 
   await button(page, 'Suspend').click();
@@ -260,6 +307,8 @@ test('suspending, activating, deleting and restoring a school each need confirma
   await dialog.getByRole('button', { name: 'Suspend' }).click();
   await toast(page, 'suspended.');
   expect(await status()).toBe('suspended');
+  // Green would say that its users have access.
+  expect(await page.locator('.badge.good').count()).toBe(0);
 
   await button(page, 'Activate').click();
   await dialog.getByRole('button', { name: 'Activate' }).click();
@@ -269,7 +318,7 @@ test('suspending, activating, deleting and restoring a school each need confirma
   await button(page, 'Delete').click();
   const confirm = dialog.getByRole('button', { name: 'Delete school' });
   expect(await confirm.isDisabled()).toBe(true);
-  await dialog.getByRole('textbox').fill(made.subdomain);
+  await dialog.getByRole('textbox').fill(created.subdomain);
   await confirm.click();
   await toast(page, 'deleted.');
   expect(await status()).toBe('deleted');
@@ -283,7 +332,7 @@ test('suspending, activating, deleting and restoring a school each need confirma
 
   // If another operator was faster, the dialog shows the error.
   await button(page, 'Suspend').waitFor();
-  await operator.post(`/api/platform/tenants/${made.id}/suspend`);
+  await operator.post(`/api/platform/tenants/${created.id}/suspend`);
   await button(page, 'Suspend').click();
   await dialog.getByRole('button', { name: 'Suspend' }).click();
   await dialog.getByText('The status of this school cannot change from suspended to suspended.').waitFor();
@@ -299,7 +348,10 @@ test('suspending a school while it is edited shows another user’s changes, and
   await page.goBack();
   await heading(page, 'Schools');
   await dialog.waitFor({ state: 'detached' });
+  // The page shows the school as it was, and loads it again.
+  const reloaded = page.waitForResponse((response) => response.url().endsWith(`/tenants/${id}`));
   await page.goForward();
+  await (await reloaded).finished();
   await page.getByLabel('Name', { exact: true }).fill('Mine');
   await operator.put(`/api/platform/tenants/${id}`, { name: 'Theirs' });
   await button(page, 'Suspend').click();
@@ -324,6 +376,32 @@ test('suspending a school while it is edited shows another user’s changes, and
   await page.locator('h1:focus').waitFor();
 });
 
+test('another user’s changes that arrive while a dialog is open have the focus when it closes', async () => {
+  const { id } = await service.school();
+  const { openTab } = await openSession();
+  const page = await openTab('/schools');
+  const dialog = page.getByRole('dialog');
+  await page.locator(`tbody a[href$="/schools/${id}"]`).click();
+  await button(page, 'Suspend').waitFor();
+  await page.goBack();
+  await heading(page, 'Schools');
+  // The page shows the school as it was, and loads it again; the response comes when the dialog is open.
+  const release = Promise.withResolvers<unknown>();
+  await page.route(`**/api/platform/tenants/${id}`, async (route) => {
+    await release.promise;
+    await route.continue();
+  });
+  await page.goForward();
+  await page.getByLabel('Name', { exact: true }).fill('Mine');
+  await operator.put(`/api/platform/tenants/${id}`, { name: 'Theirs' });
+  await button(page, 'Suspend').click();
+  await dialog.locator('button:focus', { hasText: /^Cancel$/ }).waitFor();
+  release.resolve(undefined);
+  await page.locator('.conflict').waitFor();
+  await dialog.getByRole('button', { name: 'Cancel' }).click();
+  await page.locator('.conflict:focus').waitFor();
+});
+
 test('an operator logs in to a school with a reason, until operator login is turned off', async () => {
   const { openTab } = await openSession();
   const page = await openTab(`/schools/${school.id}`);
@@ -332,6 +410,9 @@ test('an operator logs in to a school with a reason, until operator login is tur
   await dialog.getByLabel('Reason').fill('short');
   await dialog.getByRole('button', { name: 'Log in as admin' }).click();
   await dialog.locator('.error').waitFor();
+  await page.keyboard.press('Escape');
+  await button(page, 'Stay').click();
+  expect(await dialog.getByLabel('Reason').inputValue()).toBe('short');
   await dialog.getByLabel('Reason').fill('The school asked why an invoice is missing.');
   await dialog.getByRole('button', { name: 'Log in as admin' }).click();
   const link = dialog.getByRole('link', { name: 'Open school' });

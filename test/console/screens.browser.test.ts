@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
-import { createRequire } from 'node:module';
 import { expect } from '@jest/globals';
 import type { Page } from 'playwright-core';
+import { seriousIssues } from '../support/client/axe.ts';
 import { browserOfFile } from '../support/client/browser.ts';
 import { button, heading, loginPage, toast } from '../support/client/page.ts';
 import { serviceWithSchool, unique } from '../support/server/service.ts';
@@ -27,6 +27,12 @@ test('the overview shows school counts, sign-ups as a chart and a table, and rec
   expect(await figure('Schools')).toBe(String(data.total_tenants));
   expect(await figure('Sign-ups this month')).toBe(String(data.signups_this_month));
   expect(await page.locator('.chart .bar').count()).toBe(12);
+  await page.setViewportSize({ width: 390, height: 800 });
+  const labels = await Promise.all((await page.locator('.chart .bar .tick').all()).map((label) => label.boundingBox()));
+  const ends = labels.flatMap((box) => (box ? [box.x, box.x + box.width] : []));
+  expect(ends).toHaveLength(12);
+  expect(ends).toEqual([...ends].sort((a, b) => a - b));
+  await page.setViewportSize({ width: 1280, height: 800 });
   await page.getByText('Show as table').click();
   expect(await page.locator('.chart tbody tr').count()).toBe(12);
   expect(await page.locator('.chart tbody tr').last().locator('td').innerText()).toBe(String(data.signups_this_month));
@@ -43,16 +49,16 @@ test('the overview shows school counts, sign-ups as a chart and a table, and rec
 });
 
 test('the audit log filters by school, action and date, shows changes, and exports to CSV', async () => {
-  const made = await service.school({ name: unique('Audited') });
-  await operator.put(`/api/platform/tenants/${made.id}`, { name: `${made.subdomain} renamed` });
-  await operator.post(`/api/platform/tenants/${made.id}/suspend`);
+  const created = await service.school({ name: unique('Audited') });
+  await operator.put(`/api/platform/tenants/${created.id}`, { name: `${created.subdomain} renamed` });
+  await operator.post(`/api/platform/tenants/${created.id}/suspend`);
   const { openTab } = await openSession();
   const page = await openTab('/audit');
-  await page.getByRole('combobox', { name: 'School' }).fill(made.subdomain);
+  await page.getByRole('combobox', { name: 'School' }).fill(created.subdomain);
   await page.getByRole('listbox').getByRole('option').waitFor();
   await page.keyboard.press('Enter');
   await page.locator('.pager').getByText('3 entries').waitFor();
-  expect(await page.getByRole('combobox', { name: 'School' }).inputValue()).toBe(`${made.subdomain} renamed`);
+  expect(await page.getByRole('combobox', { name: 'School' }).inputValue()).toBe(`${created.subdomain} renamed`);
   await page.getByLabel('Action').selectOption('tenant.update');
   await page.locator('.pager').getByText('1 entry', { exact: true }).waitFor();
   await page.getByRole('button', { name: 'Details: Updated school' }).click();
@@ -61,10 +67,12 @@ test('the audit log filters by school, action and date, shows changes, and expor
   ]);
   await page.getByLabel('To').fill('2020-01-01');
   await page.getByText('No matching entries').waitFor();
+  expect(await page.getByText(/^No (matching )?entries/).count()).toBe(1);
   await page.getByText('Dates are in UTC').waitFor();
   await page.getByLabel('To').fill('');
   await page.getByLabel('From').fill('2099-01-01');
   await page.getByText('No matching entries').waitFor();
+  expect(await page.getByText(/^No (matching )?entries/).count()).toBe(1);
   await page.getByLabel('From').fill('');
   await page.locator('.pager').getByText('1 entry', { exact: true }).waitFor();
 
@@ -148,6 +156,11 @@ test('plans are created, edited and deleted, but a plan in use cannot be deleted
   await dialog.getByRole('button', { name: 'Save changes' }).click();
   await toast(page, `Plan ${name} saved.`);
   expect(await plans()).toMatchObject([{ price_monthly: 15, max_students: 80 }]);
+  const limits = page.locator('tr', { hasText: name }).getByText('80 students, 9 teachers, 0 schools');
+  expect(await limits.isVisible()).toBe(false);
+  await page.setViewportSize({ width: 390, height: 800 });
+  expect(await limits.isVisible()).toBe(true);
+  await page.setViewportSize({ width: 1280, height: 800 });
 
   await button(page, `Delete plan ${name}`).click();
   await dialog.getByRole('button', { name: 'Delete plan' }).click();
@@ -162,7 +175,89 @@ test('plans are created, edited and deleted, but a plan in use cannot be deleted
     .locator('.pager')
     .getByText(new RegExp(`(^|of )${schools} schools?$`))
     .waitFor();
-  expect(new Set(await page.locator('tbody td:nth-child(3)').allInnerTexts())).toEqual(new Set(['Premium']));
+  expect(new Set(await page.locator('tbody td:nth-child(4)').allInnerTexts())).toEqual(new Set(['Premium']));
+});
+
+test('the currency of prices is a setting, and each price is shown with it', async () => {
+  const { openTab } = await openSession();
+  const page = await openTab('/settings');
+  const standard = page.locator('tr', { hasText: 'Standard' });
+  await standard.getByText('US$149.00').waitFor();
+  await page.getByRole('link', { name: 'General' }).click();
+  await page.getByLabel('Currency of prices').selectOption('EUR');
+  await button(page, 'Save changes').click();
+  await toast(page, 'Settings saved.');
+  expect((await operator.get('/api/platform/settings')).data).toMatchObject({ currency: 'EUR' });
+  await page.getByRole('link', { name: 'Plans' }).click();
+  await standard.getByText('€149.00').waitFor();
+  await button(page, 'Create plan').click();
+  await page.getByRole('dialog').getByText('In EUR.').waitFor();
+  await page.goto('/console/schools/new');
+  await page.locator('.choice', { hasText: 'Standard' }).getByText('€149.00').waitFor();
+  await page.goto(`/console/schools/${school.id}/subscription`);
+  await page.getByText(/€\d+\.00 per month/).waitFor();
+  await operator.put('/api/platform/settings', { currency: 'USD' });
+});
+
+test('the system page shows the queue and failed jobs, which an operator runs again or removes', async () => {
+  const addFailed = async () => {
+    const [job] = await service.database.query<{ id: string }>(
+      "select id from graphile_worker.add_job('unknown_task', run_at => now() + interval '1 day', max_attempts => 1)",
+    );
+    await service.database.query(
+      "update graphile_worker._private_jobs set attempts = 1, last_error = 'No connection' where id = $1",
+      [job?.id],
+    );
+    return job?.id ?? '';
+  };
+  const [first, second] = [await addFailed(), await addFailed()];
+  const { openTab } = await openSession();
+  const page = await openTab('/system');
+  await page.getByText('2 jobs failed at the last attempt.').waitFor();
+  const queue = page.getByRole('row', { name: /^unknown_task/ }).first();
+  expect((await queue.innerText()).split(/\s+/)).toEqual(['unknown_task', '0', '0', '0', '2', '–']);
+  await page.locator('tr', { hasText: first }).getByText('No connection').waitFor();
+  await button(page, `Retry job ${first}`).click();
+  await toast(page, `Job ${first} (unknown_task) runs again.`);
+  await button(page, `Retry job ${first}`).waitFor({ state: 'detached' });
+  await button(page, `Remove job ${second}`).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Remove job' }).click();
+  await toast(page, `Job ${second} removed.`);
+  await page.getByText('No job has failed').waitFor();
+  expect(
+    await service.database.query('select id, attempts from graphile_worker.jobs where task_identifier = $1', [
+      'unknown_task',
+    ]),
+  ).toEqual([{ id: first, attempts: 0 }]);
+  await service.database.query('select graphile_worker.complete_jobs(array[$1::bigint])', [first]);
+});
+
+test('the system page is live, and says when it is not', async () => {
+  const { context, openTab } = await openSession({});
+  const stream = '**/api/platform/system/stream';
+  await context.route(stream, (route) => route.abort('internetdisconnected'));
+  const page = await openTab('/system');
+  const requests: string[] = [];
+  page.on('request', (request) => requests.push(new URL(request.url()).pathname));
+  const status = page.locator('.lead').getByRole('status');
+  const says = (text: string) => status.getByText(text, { exact: true }).waitFor();
+  const addJob = (task: string) =>
+    service.database.query("select graphile_worker.add_job($1, run_at => now() + interval '1 day')", [task]);
+  const shows = (task: string) => page.getByRole('row', { name: new RegExp(`^${task}`) }).waitFor();
+
+  // Without the stream, the page asks.
+  await says('reconnecting');
+  expect(await status.innerText()).toContain('the page is updated every ten seconds');
+  await addJob('asked_for');
+  await shows('asked_for');
+  expect(requests).toContain('/api/platform/system');
+
+  await context.unroute(stream);
+  await says('live');
+  requests.length = 0;
+  await addJob('sent_by_the_stream');
+  await shows('sent_by_the_stream');
+  expect(requests).toEqual([]);
 });
 
 test('notification settings save channels, quiet hours and limits', async () => {
@@ -209,6 +304,11 @@ test('an incomplete number is reported and not saved as empty', async () => {
   await limit.fill('51');
   await button(page, 'Save changes').click();
   await toast(page, 'Notification settings saved.');
+  await limit.fill('52');
+  const [message, save] = [page.locator('.toast'), button(page, 'Save changes')];
+  const [above, below] = [await message.boundingBox(), await save.boundingBox()];
+  expect((above?.y ?? 0) + (above?.height ?? 0)).toBeLessThan(below?.y ?? 0);
+  await button(page, 'Discard').click();
   expect((await operator.get('/api/platform/notification-settings')).data).toMatchObject({
     limits: { emails_per_user_per_day: 51 },
   });
@@ -220,11 +320,17 @@ const screens: [path: string, title: string | RegExp][] = [
   ['/schools', 'Schools'],
   ['/schools/new', 'Create school'],
   [`/schools/${school.id}`, /^School \d+ active/],
+  [`/schools/${school.id}/subscription`, /^School \d+ active/],
+  [`/schools/${school.id}/usage`, /^School \d+ active/],
+  ['/usage', 'Usage'],
+  ['/system', 'System'],
   ['/audit', 'Audit log'],
   ['/templates', 'Notification templates'],
   ['/templates/new', 'Create template'],
   ['/settings', 'Settings'],
   ['/settings/notifications', 'Settings'],
+  ['/settings/general', 'Settings'],
+  ['/operators', 'Operators'],
   ['/profile', 'Your profile'],
   ['/no/such/page', 'Page not found'],
 ];
@@ -244,21 +350,8 @@ const followLink = (page: Page, path: string) =>
 async function checkAccessibility(page: Page, name: string): Promise<void> {
   for (const colorScheme of ['light', 'dark'] as const) {
     await page.emulateMedia({ colorScheme });
-    // The theme affects only the contrast rule. Nothing to preload: the console has no media.
-    const options = colorScheme === 'light' ? '{}' : "{ runOnly: ['color-contrast'] }";
-    const violations = await page.evaluate<
-      { id: string; impact: string; nodes: { html: string; failureSummary: string }[] }[]
-    >(
-      `axe
-        .run(document, { resultTypes: ['violations'], preload: false, ...${options} })
-        .then((results) => results.violations)`,
-    );
-    const serious = violations
-      .filter(({ impact }) => impact === 'serious' || impact === 'critical')
-      .map(({ id, nodes }) => [
-        id,
-        ...nodes.slice(0, 3).map(({ html, failureSummary }) => `${html} ${failureSummary}`),
-      ]);
+    // The theme affects only the contrast rule.
+    const serious = await seriousIssues(page, colorScheme === 'light' ? undefined : ['color-contrast']);
     expect({ name, colorScheme, serious }).toEqual({ name, colorScheme, serious: [] });
   }
   await page.setViewportSize({ width: 360, height: 700 });
@@ -267,17 +360,14 @@ async function checkAccessibility(page: Page, name: string): Promise<void> {
 }
 
 test('no screen has serious accessibility issues in either theme, or scrolls sideways on a phone', async () => {
-  const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
   const anonymous = await openSession({ as: 'nobody' });
   const loginTab = await anonymous.openTab('/');
   await loginPage(loginTab);
-  await loginTab.evaluate(axe);
   await checkAccessibility(loginTab, 'login');
 
   const { openTab } = await openSession();
   const page = await openTab('/');
   await heading(page, 'Overview');
-  await page.evaluate(axe);
   for (const [path, title] of screens) {
     await followLink(page, path);
     await heading(page, title);
@@ -306,7 +396,7 @@ test('the console works with the keyboard alone, and remembers the chosen theme'
   await page.keyboard.press('Enter');
   expect(await page.evaluate('document.activeElement.id')).toBe('main');
   await page.keyboard.press('Tab');
-  expect(await page.evaluate('document.activeElement.textContent')).toContain('Create school');
+  expect(await page.evaluate('document.activeElement.textContent')).toContain('Export CSV');
   await page.locator('tbody a').first().focus();
   await page.keyboard.press('Enter');
   await button(page, 'Suspend').waitFor();

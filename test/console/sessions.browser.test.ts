@@ -34,7 +34,9 @@ test('login leads to the requested page and survives a reload, with no token whe
   await button(page, 'Suspend').waitFor();
   await page.reload();
   await button(page, 'Suspend').waitFor();
-  expect(await context.cookies()).toMatchObject([
+  const cookies = (await context.cookies()).toSorted((a, b) => a.name.localeCompare(b.name));
+  expect(cookies).toMatchObject([
+    { name: 'known_device', httpOnly: true, sameSite: 'Strict', path: '/api/auth' },
     { name: 'refresh_token', httpOnly: true, sameSite: 'Strict', path: '/api/auth' },
   ]);
   const kept = await page.evaluate('JSON.stringify([document.cookie, { ...localStorage }, { ...sessionStorage }])');
@@ -49,7 +51,8 @@ test('logging out or in takes effect in every tab', async () => {
   await button(one, 'Log out').click();
   await loginPage(one);
   await loginPage(two);
-  expect(await context.cookies()).toEqual([]);
+  // The device stays known after a logout.
+  expect((await context.cookies()).map(({ name }) => name)).toEqual(['known_device']);
   await logIn(two);
   await heading(two, 'Schools');
   await heading(one, 'Overview');
@@ -209,11 +212,11 @@ test('an operator changes their name and their password', async () => {
   await service.anonymous.login({ is_platform: true, email: as.email, password: 'another-password' });
 });
 
-test('an analyst has no access to the console and is referred to GraphQL', async () => {
+test('an analyst has no access to the console and is referred to the page for analytics', async () => {
   const { openTab } = await openSession({ as: await addOperator('analyst@test.example', 'analyst') });
   const page = await openTab('/schools');
   await heading(page, 'You do not have access to the console');
-  expect(await page.getByRole('link', { name: '/graphql' }).getAttribute('href')).toBe('/graphql');
+  expect(await page.getByRole('link', { name: 'the page for analytics' }).getAttribute('href')).toBe('/graphql/ide/');
   await button(page, 'Log out').click();
   await loginPage(page);
 });

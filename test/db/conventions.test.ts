@@ -21,12 +21,7 @@ async function names(text: string, values: unknown[] = []): Promise<string[]> {
 }
 
 /** Tables whose rows never change, so they have no updated_at. The first two have other names for created_at. */
-const writtenOnce = [
-  'platform.installation',
-  'platform.state_transition',
-  'platform.audit_log',
-  'platform.tenant_migration',
-];
+const writtenOnce = ['platform.installation', 'platform.state_transition', 'platform.audit_log'];
 
 describe('tables', () => {
   const tables = "c.relkind in ('r', 'p') and c.relnamespace = any ($1::regnamespace[])";
@@ -209,12 +204,17 @@ test('the joins of a record with one row per key add no rows, so Postgres remove
   await client.connect();
   try {
     await client.query(`set search_path = ${school.schema}, platform, public`);
+    const version = await client.query<{ number: number }>(
+      "select current_setting('server_version_num')::integer number",
+    );
+    // Before Postgres 18 a join stays if the condition of another one reads it, even if that one is removed.
+    const readsMore = new Set((version.rows[0]?.number ?? 0) < 180000 ? ['payment'] : []);
     for (const { name, source } of records) {
       const { rows } = await client.query<{ 'QUERY PLAN': string }>(`explain select count(*) from ${source}`);
       expect({
         name,
         reads: rows.filter((row) => / (Scan|Scan using \w+) on /.test(row['QUERY PLAN'])).length,
-      }).toEqual({ name, reads: 1 });
+      }).toEqual({ name, reads: readsMore.has(name) ? 3 : 1 });
     }
   } finally {
     await client.end();

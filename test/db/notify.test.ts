@@ -122,7 +122,7 @@ describe('placeholders', () => {
     ['percent signs and format() specifiers', '100 % of {{a}} %s %1$s %%', { a: '%s' }, '100 % of %s %s %1$s %%'],
     ['markup', '<b>{{a}}</b>', { a: '<script>&' }, '<b><script>&</b>'],
     ['spaces inside braces, and unclosed braces', '{{ a }} {{a {a} }}', { a: 'x' }, 'x {{a {a} }}'],
-    ['a null is empty, and what is no variable stays', '[{{a}}{{ b }}]', { a: null }, '[{{ b }}]'],
+    ['a null is empty, and an unknown variable stays', '[{{a}}{{ b }}]', { a: null }, '[{{ b }}]'],
     ['numbers', '{{n}}', { n: 12.5 }, '12.5'],
   ])('are filled in once: %s', async (_case, template, variables, expected) => {
     expect(await render(template, variables)).toBe(expected);
@@ -573,8 +573,8 @@ describe('core.notify', () => {
       'select key, variables, sample from core.notification_event order by key',
     );
     for (const { key, variables, sample } of events) {
-      const tell = () => event(key, [{ user_id: amina, variables: sample }]);
-      expect(await tell()).toBe(1);
+      const notify = () => event(key, [{ user_id: amina, variables: sample }]);
+      expect(await notify()).toBe(1);
       const [plain] = (await traces()).notifications;
       expect([key, plain?.type, `${plain?.title} ${plain?.message}`]).toEqual([
         key,
@@ -588,7 +588,7 @@ describe('core.notify', () => {
         `insert into platform.notification_template (key, channel, subject, body) values ($1, 'in_app', 'Operators', $2)`,
         [key, all],
       );
-      await tell();
+      await notify();
       expect((await traces()).notifications.map(({ title, message }) => [title, message])).toEqual([
         ['Operators', values],
       ]);
@@ -596,13 +596,13 @@ describe('core.notify', () => {
         `insert into ${school.schema}.notification_template (name, title, message) values ($1, 'Ours', $2)`,
         [key, all],
       );
-      await tell();
+      await notify();
       expect((await traces()).notifications.map(({ title, message }) => [title, message])).toEqual([['Ours', values]]);
       await database.query(
         `insert into ${school.schema}.notification_event (event, channels, is_enabled) values ($1, '{in_app,push,email}', false)`,
         [key],
       );
-      expect(await tell()).toBe(0);
+      expect(await notify()).toBe(0);
       expect((await traces()).notifications).toEqual([]);
       await database.query(`delete from ${school.schema}.notification_event`);
     }

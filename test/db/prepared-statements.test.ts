@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type pg from 'pg';
+import { migrate } from '../../src/database/migrate.ts';
+import { maxPreparedStatements } from '../../src/database/backend-memory.ts';
 import { type School, testService } from '../support/server/service.ts';
 
 const service = await testService({}, 2);
@@ -79,8 +81,9 @@ test('a statement prepared by one school, run by name in another, shows the rows
   await call(other, 'grades_list', {});
   // The role and the settings of the request last until the transaction ends, but the search path does not.
   await client.query("select set_config('search_path', $1, true)", [`${other.schema}, public, pg_temp`]);
+  await client.query("select set_config('app.request', '{}', true)");
   const { rows } = await client.query<Record<string, { data: { name: string }[] }>>(
-    `execute ${String(statement?.name)}('{}')`,
+    `execute ${String(statement?.name)}`,
   );
   await client.query('rollback');
   const [list] = Object.values(rows[0] ?? {});
@@ -119,16 +122,58 @@ test('a request that fails keeps its statements, and the next one runs', async (
   }
 });
 
-test('a statement survives that the connection lost it', async () => {
+test('a deallocated statement is prepared again', async () => {
   await gradeNames(school);
   await client.query('deallocate all');
   expect(await gradeNames(school)).toEqual(['Ada', 'Ann']);
 });
 
-test('a connection keeps a limited number of statements, and those in use longest', async () => {
+test('a statement whose preparation was interrupted is completed by the next write', async () => {
+  const add = (name: string) => call(school, 'religions_create', { name });
+  await add('First');
+  const { rows } = await client.query<{ name: string }>(
+    "select name from pg_prepared_statements where name like 'school_%_exists'",
+  );
+  expect(rows.length).toBeGreaterThan(0);
+  for (const { name } of rows) await client.query(`deallocate ${name}`);
+  await add('Second');
+  expect(await call(school, 'religions_list', {})).toMatchObject({ data: [{ name: 'First' }, { name: 'Second' }] });
+});
+
+test('the pool estimates memory with the number of statements that a connection keeps', async () => {
+  expect(await service.database.query('select core.max_prepared_statements() as number')).toEqual([
+    { number: maxPreparedStatements },
+  ]);
+});
+
+test('a statement reads its own parameters, also after it has called a function that runs another one', async () => {
+  const parameter = "(select core.request()) ->> 'a'";
+  const inner = `select to_json(${parameter})`.replaceAll("'", "''");
+  const [row] = await service.database.query<{ answer: string[] }>(
+    `select core.run_prepared($1, '{"a": "outer"}') as answer`,
+    [`select json_build_array(${parameter}, core.run_prepared('${inner}', '{"a": "inner"}'), ${parameter})`],
+  );
+  expect(row?.answer).toEqual(['outer', 'inner', 'outer']);
+  // A list first asks for its statement by name. Here the connection does not have it yet.
+  const [again] = await service.database.query<{ answer: [string, string | null, string] }>(
+    `select core.run_prepared($1, '{"a": "outer"}') as answer`,
+    [`select json_build_array(${parameter}, core.run_prepared(null, '{"a": "inner"}', 'missing'), ${parameter})`],
+  );
+  expect(again?.answer).toEqual(['outer', null, 'outer']);
+});
+
+test('pages of different sizes share a statement, and a value that looks like a parameter is a value', async () => {
+  const before = (await statements(school)).length;
+  for (const pageSize of [1, 2, 50]) await call(school, 'teachers_list', { pageSize });
+  expect(await statements(school)).toHaveLength(before + 1);
+  expect(await call(school, 'teachers_list', { search: '$1' })).toMatchObject({ data: [] });
+});
+
+test('a connection limits its statements and keeps those in use', async () => {
   const connection = await connect();
   try {
-    for (let size = 1; size <= 40; size++) {
+    for (let size = 101; size <= 140; size++) {
+      // Only sizes beyond those that clients may ask for have statements of their own.
       await gradeNames(school, { pageSize: size }, connection);
       expect(await gradeNames(other, {}, connection)).toEqual(['Zed', 'Zoe', 'Zora']);
       const { rows } = await connection.query<{ name: string }>(
@@ -141,6 +186,19 @@ test('a connection keeps a limited number of statements, and those in use longes
   } finally {
     await connection.end();
   }
+});
+
+test('a connection answers the same after a release has replaced all functions', async () => {
+  const answers = async () => [
+    await call(other, 'grades_list', {}),
+    await call(other, 'grades_get', { id: 1 }),
+    await call(other, 'dashboard_get', {}),
+  ];
+  const before = await answers();
+  expect(await answers()).toEqual(before);
+  await service.database.query("update platform.installation set fingerprint = 'earlier release'");
+  await migrate({ ownerUrl: service.database.url });
+  expect(await answers()).toEqual(before);
 });
 
 test('a definition that a release changed is used by the next request of a connection', async () => {

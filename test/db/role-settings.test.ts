@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { rolePool } from '../../src/database/pool.ts';
 import { type LoginRole, roleSettings, switchToRole } from '../../src/domain/role-settings.ts';
 import { testDatabase, type TestDatabase } from '../support/server/database.ts';
 
@@ -30,3 +31,17 @@ test.each(Object.keys(roleSettings) as LoginRole[])(
     }
   },
 );
+
+test('a process switches to its role even if DATABASE_URL has options of its own', async () => {
+  const options = `options=${encodeURIComponent('-c school.probe=yes')}`;
+  const url = `${database.url}${database.url.includes('?') ? '&' : '?'}${options}`;
+  const pool = rolePool('school_worker', url, undefined, 1);
+  try {
+    const { rows } = await pool.query<{ role: string; probe: string }>(
+      "select current_user as role, current_setting('school.probe') as probe",
+    );
+    expect(rows).toEqual([{ role: 'school_worker', probe: 'yes' }]);
+  } finally {
+    await pool.end();
+  }
+});

@@ -78,7 +78,7 @@ describe('row policies', () => {
   });
 
   test.each<[string, Record<string, string>]>([
-    ['no setting is made', {}],
+    ['no setting is set', {}],
     [
       'every setting is empty, as after another transaction',
       { 'app.scope': '', 'app.student_id': '', 'app.user_id': '' },

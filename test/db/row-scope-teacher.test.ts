@@ -74,7 +74,7 @@ describe('row policies', () => {
   test.each<[string, Record<string, string>]>([
     ['a teacher of no class', { 'app.scope': 'taught', 'app.class_ids': ',,' }],
     ['a teacher whose classes were never set', { 'app.scope': 'taught' }],
-  ])('%s sees no rows', async (_who, settings) => {
+  ])('%s sees no rows', async (_user, settings) => {
     expect(await shows(settings)).toEqual({
       classes: [],
       students: [],

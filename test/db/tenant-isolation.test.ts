@@ -12,17 +12,17 @@ import {
 } from '../support/database/tenants.ts';
 
 let database: TestDatabase;
-let ours: BareTenant;
-let theirs: BareTenant;
+let own: BareTenant;
+let other: BareTenant;
 let tables: TenantTable[];
 
 beforeAll(async () => {
   database = await testDatabase(2);
-  ours = await provision(database);
-  theirs = await provision(database);
-  tables = await tenantTables(database, ours.schema);
+  own = await provision(database);
+  other = await provision(database);
+  tables = await tenantTables(database, own.schema);
   // One row in every table of both schools. Other tests cover the constraints.
-  for (const { schema } of [ours, theirs]) {
+  for (const { schema } of [own, other]) {
     await dropConstraintsAndTriggers(database, schema);
     for (const table of tables) {
       await database.query(`truncate ${schema}.${table.name} cascade`);
@@ -90,7 +90,7 @@ describe('a new school', () => {
       `select relname from pg_class
        where relnamespace = $1::regnamespace and relkind in ('r', 'p')
          and not (relrowsecurity and relforcerowsecurity)`,
-      [ours.schema],
+      [own.schema],
     );
     expect(unprotected).toEqual([]);
   });
@@ -109,9 +109,9 @@ describe('a new school', () => {
        from pg_policies
        where schemaname = $1 and permissive = 'PERMISSIVE'
        order by tablename collate "C"`,
-      [ours.schema],
+      [own.schema],
     );
-    const comparison = `NULLIF((current_setting('app.tenant_id'::text, true) = '${ours.id}'::text), false)`;
+    const comparison = `NULLIF((current_setting('app.tenant_id'::text, true) = '${own.id}'::text), false)`;
     const check = `(( SELECT ${comparison} AS "nullif") IS NOT NULL)`;
     expect(policies).toEqual(
       tables
@@ -130,13 +130,13 @@ describe('a new school', () => {
   });
 
   test('is readable and writable by a request for this school', async () => {
-    expect(await attempts(String(ours.id), ours.schema)).toEqual(
+    expect(await attempts(String(own.id), own.schema)).toEqual(
       everywhere({ select: 1, insert: 1, update: 1, delete: 1 }),
     );
   });
 
   test('shows notifications, deliveries, devices and calendar feeds only to their user, even in scope `all`', async () => {
-    const found = await attempts(String(ours.id), ours.schema, '2');
+    const found = await attempts(String(own.id), own.schema, '2');
     const hidden = Object.entries(found).filter(([, { select }]) => select === 0);
     expect(Object.fromEntries(hidden)).toEqual({
       calendar_feed: { select: 0, insert: denied, update: 0, delete: 0 },
@@ -149,8 +149,8 @@ describe('a new school', () => {
   const nothing = { select: 0, insert: denied, update: 0, delete: 0 };
 
   test('is neither readable nor writable by a request for another school', async () => {
-    expect(await attempts(String(theirs.id), ours.schema)).toEqual(everywhere(nothing));
-    expect(await attempts(String(ours.id), theirs.schema)).toEqual(everywhere(nothing));
+    expect(await attempts(String(other.id), own.schema)).toEqual(everywhere(nothing));
+    expect(await attempts(String(own.id), other.schema)).toEqual(everywhere(nothing));
   });
 
   test.each([
@@ -159,7 +159,7 @@ describe('a new school', () => {
     ['is 0', '0'],
     ['holds a wildcard', '%'],
   ])('is neither readable nor writable when app.tenant_id %s', async (_case, tenantId) => {
-    expect(await attempts(tenantId, ours.schema)).toEqual(everywhere(nothing));
+    expect(await attempts(tenantId, own.schema)).toEqual(everywhere(nothing));
   });
 
   test('grants no insert or update of an id column, so that no request can choose an id', async () => {
@@ -169,7 +169,7 @@ describe('a new school', () => {
        join pg_attribute a on a.attrelid = c.oid and a.attname = 'id' and a.atthasdef
        where c.relnamespace = $1::regnamespace and c.relkind in ('r', 'p')
          and has_column_privilege('school_tenant', c.oid, a.attnum, 'insert, update')`,
-      [ours.schema],
+      [own.schema],
     );
     expect(open).toEqual([]);
   });
@@ -179,7 +179,7 @@ describe('a new school', () => {
       `select relname from pg_class
        where relnamespace = $1::regnamespace and relkind in ('r', 'p')
          and has_table_privilege('school_tenant', oid, 'truncate, references, trigger')`,
-      [ours.schema],
+      [own.schema],
     );
     expect(open).toEqual([]);
   });

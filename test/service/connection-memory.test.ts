@@ -1,13 +1,16 @@
+import { createHash } from 'node:crypto';
+import { Socket } from 'node:net';
 import { expect, test } from '@jest/globals';
 import { schoolPool } from '../../src/database/school-pool.ts';
+import { until } from '../support/client/until.ts';
 import { serviceOfFile } from '../support/server/service.ts';
 
 // A school counts as 0.85 MB, and 0.36 MB for each operation.
 const service = await serviceOfFile({ METRICS_PORT: '0', DATABASE_POOL_SIZE: '2', DATABASE_CONNECTION_MB: '4' });
 
-async function renewals(): Promise<number> {
+async function replacements(): Promise<number> {
   const text = await (await fetch(service.metricsUrl ?? '')).text();
-  return Number(/^school_database_renewals_total\{reason="memory"\} (\d+)$/m.exec(text)?.[1]);
+  return Number(/^school_database_replacements_total\{reason="memory"\} (\d+)$/m.exec(text)?.[1]);
 }
 
 const backends = async () =>
@@ -20,9 +23,9 @@ const backends = async () =>
 test('connections that have served many schools are replaced while requests go on, those of one school stay', async () => {
   const schools = [await service.school(), await service.school(), await service.school()];
   const [only] = schools;
-  const before = await renewals();
+  const before = await replacements();
   for (let n = 0; n < 20; n++) await only?.admin.get('/api/students');
-  const stayed = await renewals();
+  const stayed = await replacements();
   expect(stayed - before).toBeLessThanOrEqual(2);
   const old = await backends();
   // All at the same time, so that both connections serve all schools.
@@ -30,25 +33,77 @@ test('connections that have served many schools are replaced while requests go o
     await Promise.all(
       schools.flatMap((school) => [school.admin.get('/api/students'), school.admin.get('/api/teachers')]),
     );
-  expect(await renewals()).toBeGreaterThan(stayed);
+  expect(await replacements()).toBeGreaterThan(stayed);
   expect((await backends()).some((pid) => !old.includes(pid))).toBe(true);
 });
 
+test('invented API keys, refresh tokens and links do not count as memory', async () => {
+  const invent = async (from: number, to: number) => {
+    for (let n = from; n < to; n++) {
+      const unchecked = `sk_${n}_${'0'.repeat(43)}`;
+      const key = unchecked + createHash('sha256').update(unchecked).digest('hex').slice(0, 8);
+      await service.anonymous.with({ Authorization: `Bearer ${key}` }).get('/api/students', 401);
+      await service.anonymous.with({ 'X-Refresh-Token': `${n}.junk` }).post('/api/auth/refresh', undefined, 401);
+      await service.anonymous.post('/api/auth/password/reset', { token: `junk ${n}`, password: 'a new password' }, 401);
+    }
+  };
+  // Their connections may still have to be replaced because of the requests before.
+  await invent(1_000, 1_005);
+  const before = await replacements();
+  await invent(1_005, 1_025);
+  expect(await replacements()).toBe(before);
+});
+
 test('connections are replaced one at a time', async () => {
+  let connections = 0;
+  const gate = Promise.withResolvers<undefined>();
+  /** A socket like that of pg. From the fourth on it connects only when the gate opens. */
+  const stream = () => {
+    const socket = new Socket();
+    const connect = socket.connect.bind(socket) as (...args: unknown[]) => Socket;
+    socket.connect = (...args: unknown[]) => {
+      if (++connections <= 3) return connect(...args);
+      void gate.promise.then(() => connect(...args));
+      return socket;
+    };
+    return socket;
+  };
   const pool = schoolPool({
     size: 3,
     maxConnectionMb: 0.5,
     connectionTimeoutMs: 3000,
-    homeWaitMs: 20,
+    preferredWaitMs: 20,
+    client: { connectionString: service.database.url, stream },
+  });
+  const select = () =>
+    Promise.all(
+      [1, 2, 3].map((school) => pool.query('select 1', { school, isVerified: true, statement: 'students_list' })),
+    );
+  await select();
+  expect(pool.counts.replacedForMemory).toBe(1);
+  gate.resolve(undefined);
+  // The others follow when they are used again.
+  await until(async () => {
+    await select();
+    return pool.counts.replacedForMemory >= 3 || undefined;
+  });
+  await pool.end();
+});
+
+test('requests for schools that do not exist do not count as memory', async () => {
+  const pool = schoolPool({
+    size: 1,
+    maxConnectionMb: 4,
+    connectionTimeoutMs: 3000,
+    preferredWaitMs: 20,
     client: { connectionString: service.database.url },
   });
-  const clients = [];
-  for (const school of [1, 2, 3]) clients.push(await pool.connectFor({ school, operation: 'students_list' }));
-  for (const client of clients) client.release();
-  expect(pool.counts.renewedForMemory).toBe(1);
-  // The others follow when they are used again.
-  for (let n = 0; n < 20 && pool.counts.renewedForMemory < 3; n++)
-    for (const school of [1, 2, 3]) await pool.query('select 1', { school, operation: 'students_list' });
-  expect(pool.counts.renewedForMemory).toBeGreaterThanOrEqual(3);
+  const request = (statement: string, n: number) =>
+    pool.query(statement, { school: `school-${n}`, isVerified: false, statement: 'auth_login' });
+  const refuse = "select core.fail('tenant_not_found', 'There is no such school.')";
+  for (let n = 0; n < 20; n++) await expect(request(refuse, n)).rejects.toThrow('There is no such school.');
+  expect(pool.counts.replacedForMemory).toBe(0);
+  for (let n = 0; n < 20; n++) await request('select 1', n);
+  expect(pool.counts.replacedForMemory).toBeGreaterThan(0);
   await pool.end();
 });

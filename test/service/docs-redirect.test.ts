@@ -25,7 +25,8 @@ test.each(['/', '/api', '/api/'])(
                 success: false,
                 error: 'not_found',
                 message:
-                  'There is no route GET /. The API is described in /api/openapi.json and, to browse, at /api/docs/.',
+                  'There is no route GET /. The API is described in /api/openapi.json and, to browse, at /api/docs/. ' +
+                  'The guide is at /api/guide/.',
                 request_id: program.headers['x-request-id'],
               },
             ]
@@ -33,7 +34,7 @@ test.each(['/', '/api', '/api/'])(
               200,
               {
                 success: true,
-                data: { name, version, docs: '/api/docs/', openapi: '/api/openapi.json' },
+                data: { name, version, docs: '/api/docs/', guide: '/api/guide/', openapi: '/api/openapi.json' },
               },
             ],
       );

@@ -1,9 +1,9 @@
 import { describe, expect, test } from '@jest/globals';
 import jwt from 'jsonwebtoken';
 import { race as raceIn } from '../support/client/race.ts';
-import { serviceWithSchool, testPassword } from '../support/server/service.ts';
+import { manyConnections, serviceWithSchool, testPassword } from '../support/server/service.ts';
 
-const { service, school } = await serviceWithSchool({}, 9);
+const { service, school } = await serviceWithSchool(manyConnections, 9);
 
 const race = <T>(lock: string, count: number, send: () => Promise<T>[]) => raceIn(service.database, lock, count, send);
 const statuses = (answers: { status: number }[]) => answers.map(({ status }) => status).sort();

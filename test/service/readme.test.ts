@@ -3,9 +3,9 @@ import { join } from 'node:path';
 import { expect, test } from '@jest/globals';
 import { errors } from '../../src/domain/errors.ts';
 
-test('the README lists every error of the registry with its status and meaning, and no other', async () => {
-  const readme = await readFile(join(import.meta.dirname, '../../README.md'), 'utf8');
-  const listed = [...readme.matchAll(/^\| `(\w+)` \| (\d{3}) \| (.+) \|$/gm)].map(([, name, status, meaning]) => [
+test('docs/api.md lists every error of the registry with its status and meaning, and no other', async () => {
+  const guide = await readFile(join(import.meta.dirname, '../../docs/api.md'), 'utf8');
+  const listed = [...guide.matchAll(/^\| `(\w+)` \| (\d{3}) \| (.+) \|$/gm)].map(([, name, status, meaning]) => [
     name,
     Number(status),
     meaning,

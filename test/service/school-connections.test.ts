@@ -1,3 +1,4 @@
+import { createHash, randomBytes } from 'node:crypto';
 import { describe, expect, test } from '@jest/globals';
 import { type School, serviceOfFile } from '../support/server/service.ts';
 import { until } from '../support/client/until.ts';
@@ -6,7 +7,7 @@ const size = 4;
 const settings = { METRICS_PORT: '0', DATABASE_POOL_SIZE: String(size) };
 const service = await serviceOfFile(settings);
 const schools = [await service.school(), await service.school(), await service.school()] as const;
-const [one, two] = schools;
+const [one, two, three] = schools;
 
 const connections = () =>
   service.database.query<{ pid: number }>(
@@ -14,6 +15,9 @@ const connections = () =>
      where datname = current_database() and application_name = 'school_api' and query like '%core.call%'
      order by query_start desc`,
   );
+
+const makeKey = async (school: School) =>
+  (await school.admin.post<{ key: string }>('/api/api-keys', { name: 'Key', permissions: ['student.read'] }, 201)).data;
 
 /** Sends a request of a school. @returns the process id of the backend that served it */
 async function backendOf(school: School): Promise<number | undefined> {
@@ -60,25 +64,27 @@ describe('the connections of the API', () => {
       for (const [index, school] of schools.entries()) expect(await backendOf(school)).toBe(first[index]);
   });
 
-  test('requests of one school at the same time use all connections', async () => {
-    const other = await metric('school_database_checkouts_total', 'other');
+  test('one school uses all connections but one, which serves the others', async () => {
+    const before = await metric('school_database_checkouts_total', 'fallback');
     await whileLocked([one], async (unlock) => {
-      const answers = Array.from({ length: size }, () => one.admin.get('/api/students'));
-      await waitingForLock(size);
+      const answers = Array.from({ length: 3 * size }, () => one.admin.get('/api/students'));
+      await waitingForLock(size - 1);
+      for (let n = 0; n < 3; n++) await Promise.all([two.admin.get('/api/students'), three.admin.get('/api/students')]);
+      expect(await metric('school_database_waiting', 'api')).toBe(2 * size + 1);
       await unlock();
       await Promise.all(answers);
     });
-    expect(await metric('school_database_checkouts_total', 'other')).toBe(other + size - 2);
+    expect(await metric('school_database_checkouts_total', 'fallback')).toBeGreaterThan(before);
   });
 
   test('a school that waits gets the next free connection before a school that uses several', async () => {
     const done: string[] = [];
     const get = (school: School, name: string) => school.admin.get('/api/students').then(() => done.push(name));
-    await whileLocked([one], async (unlock) => {
-      const busy = Array.from({ length: 10 * size }, (_, n) => get(one, `busy ${n}`));
+    await whileLocked([one, three], async (unlock) => {
+      const busy = [get(three, 'third'), ...Array.from({ length: 10 * size }, (_, n) => get(one, `busy ${n}`))];
       await waitingForLock(size);
       const late = get(two, 'late');
-      await until(async () => (await metric('school_database_waiting', 'api')) === 9 * size + 1 || undefined);
+      await until(async () => (await metric('school_database_waiting', 'api')) === 9 * size + 2 || undefined);
       await unlock();
       await Promise.all([...busy, late]);
     });
@@ -87,14 +93,78 @@ describe('the connections of the API', () => {
   });
 
   test('a request that gets no connection within three seconds is answered with 503', async () => {
-    await whileLocked([one], async (unlock) => {
-      const busy = Array.from({ length: size }, () => one.admin.get('/api/students'));
+    await whileLocked([one, three], async (unlock) => {
+      const busy = [
+        ...Array.from({ length: size }, () => one.admin.get('/api/students')),
+        three.admin.get('/api/students'),
+      ];
       await waitingForLock(size);
       expect(await two.admin.get('/api/students', 503)).toMatchObject({ error: 'unavailable' });
       await unlock();
-      await Promise.all(busy);
+      await Promise.allSettled(busy);
     });
     await two.admin.get('/api/students');
+  });
+
+  test('a school over its share gets a connection that was busy when it asked, as soon as it may', async () => {
+    const students = (school: School) => school.admin.get('/api/students');
+    await whileLocked([one], (unlockOne) =>
+      whileLocked([two, three], async (unlockOthers) => {
+        const others = [students(two), students(three)];
+        await waitingForLock(2);
+        const first = [students(one), students(one)];
+        await waitingForLock(size);
+        const third = students(one);
+        const asked = performance.now();
+        // Longer than it waits for a preferred connection, and shorter than it waits for more than its share.
+        await until(() => performance.now() - asked > 100 || undefined);
+        await unlockOthers();
+        await Promise.all(others);
+        await waitingForLock(3);
+        await unlockOne();
+        await Promise.all([...first, third]);
+      }),
+    );
+  });
+
+  test('a request with an API key is one statement, like one with a session, on the connections of its school', async () => {
+    const { key } = await makeKey(two);
+    const client = service.anonymous.with({ Authorization: `Bearer ${key}` });
+    const statements = async () =>
+      (await metric('school_database_checkouts_total', 'preferred')) +
+      (await metric('school_database_checkouts_total', 'fallback'));
+    const backend = await backendOf(two);
+    await client.get('/api/students');
+    const before = await statements();
+    for (let n = 0; n < 5; n++) await client.get('/api/students');
+    expect(await statements()).toBe(before + 5);
+    expect((await connections())[0]?.pid).toBe(backend);
+  });
+
+  test('requests with invented keys of a school do not count as requests of the school', async () => {
+    const { key } = await makeKey(one);
+    const client = service.anonymous.with({ Authorization: `Bearer ${key}` });
+    await client.get('/api/students');
+    const invented = () => {
+      const unchecked = `sk_${one.id}_${randomBytes(32).toString('hex').slice(0, 43)}`;
+      return unchecked + createHash('sha256').update(unchecked).digest('hex').slice(0, 8);
+    };
+    const lock = new shared.pg.Client({ connectionString: service.database.url });
+    await lock.connect();
+    try {
+      await lock.query('begin');
+      await lock.query(`lock table ${one.schema}.api_key in access exclusive mode`);
+      const attacks = Array.from({ length: 2 * size }, () =>
+        service.anonymous.with({ Authorization: `Bearer ${invented()}` }).send('GET', '/api/students'),
+      );
+      await waitingForLock(size - 1);
+      for (const school of schools) await school.admin.get('/api/students');
+      await lock.query('commit');
+      expect(new Set((await Promise.all(attacks)).map(({ status }) => status))).toEqual(new Set([401]));
+    } finally {
+      await lock.end();
+    }
+    await client.get('/api/students');
   });
 
   test('a connection that the server has ended is replaced', async () => {

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, test } from '@jest/globals';
+import { expect, jest, test } from '@jest/globals';
 import { createThreadPool, type TaskOptions, type ThreadPoolOptions } from '../../src/concurrency/thread-pool.ts';
+import { until } from '../support/client/until.ts';
 import type { ThreadTask } from '../support/fixtures/thread-pool.worker.ts';
 
 /**
@@ -9,6 +10,7 @@ import type { ThreadTask } from '../support/fixtures/thread-pool.worker.ts';
  */
 function createPool(options: Partial<ThreadPoolOptions> = {}) {
   const run = createThreadPool<ThreadTask, { thread: number; tasks: number }>({
+    name: 'test',
     script: new URL('../support/fixtures/thread-pool.worker.ts', import.meta.url),
     resourceLimits: { maxOldGenerationSizeMb: 32 },
     maxThreads: 1,
@@ -21,6 +23,12 @@ function createPool(options: Partial<ThreadPoolOptions> = {}) {
     run(task, { timeoutMs: 60_000, waitSignal: AbortSignal.timeout(10_000), ...taskOptions });
 }
 
+/** Starts two tasks that both run before one of them ends, however long their threads take to start. */
+function twoAtOnce(run: ReturnType<typeof createPool>) {
+  const twoStarted = new Int32Array(new SharedArrayBuffer(4));
+  return [run({ twoStarted }), run({ twoStarted })];
+}
+
 test('reuses an idle thread for the next task', async () => {
   const run = createPool();
   const first = await run();
@@ -31,7 +39,7 @@ test('reuses an idle thread for the next task', async () => {
 
 test('starts no more threads than allowed, and none while one is idle', async () => {
   const run = createPool({ maxThreads: 2, maxQueue: 8 });
-  const results = await Promise.all([1, 2, 3, 4, 5, 6].map(() => run({ sleepMs: 50 })));
+  const results = await Promise.all([...twoAtOnce(run), ...[3, 4, 5, 6].map(() => run({ sleepMs: 50 }))]);
   expect(new Set(results.map(({ thread }) => thread)).size).toBe(2);
   const last = await run();
   expect((await run()).thread).toBe(last.thread);
@@ -39,7 +47,7 @@ test('starts no more threads than allowed, and none while one is idle', async ()
 
 test('runs one task at a time in a thread, and does not end a thread that works', async () => {
   const run = createPool({ maxThreads: 2, idleTimeoutMs: 1_000 });
-  await Promise.all([run({ sleepMs: 200 }), run({ sleepMs: 200 })]);
+  await Promise.all(twoAtOnce(run));
   const [long, short] = await Promise.all([run({ sleepMs: 1_500 }), run({ sleepMs: 10 })]);
   expect(long.thread).not.toBe(short.thread);
   expect([long.tasks, short.tasks]).toEqual([2, 2]);
@@ -78,10 +86,13 @@ test.each([60_000, 0])(
   },
 );
 
-test('replaces a thread that fails while it is idle', async () => {
+test('replaces a thread that fails while it is idle, and warns about it', async () => {
+  const warn = jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
   const run = createPool();
   const { thread } = await run({ fault: 'exception while idle' });
-  await sleep(300);
+  await until(() => warn.mock.calls.length > 0 || undefined);
+  expect(warn.mock.calls).toMatchObject([[{ message: 'The idle thread failed.' }]]);
+  warn.mockRestore();
   const result = await run();
   expect(result).toMatchObject({ tasks: 1 });
   expect(result.thread).not.toBe(thread);

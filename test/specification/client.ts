@@ -131,7 +131,7 @@ function isShown(sent: unknown, shown: unknown): boolean {
     );
   if (typeof sent === 'string' && typeof shown === 'string' && /^\d{4}-\d\d-\d\dT/.test(sent))
     return Date.parse(sent) === Date.parse(shown);
-  // An empty text is no value, for which the service may choose one.
+  // An empty text counts as no value, and the service may choose one.
   return isDeepStrictEqual(sent, shown) || (sent === '' && shown !== undefined);
 }
 
@@ -186,7 +186,7 @@ export class Answer {
 
 /** The parts of a request that the endpoint does not determine. */
 export interface Call {
-  /** Whose token is sent. */
+  /** The user whose token is sent. */
   as?: Login;
   path?: Record<string, number | string>;
   query?: Record<string, number | string | boolean>;
@@ -257,7 +257,8 @@ export class SpecificationClient {
   async call(name: string, call: Call = {}): Promise<Answer> {
     const endpoint = this.#endpoint(name);
     const misuse = requestError(endpoint, call);
-    if (misuse !== undefined) this.report(name, `the test sends what the specification does not show: ${misuse}`);
+    if (misuse !== undefined)
+      this.report(name, `the test sends something that the specification does not show: ${misuse}`);
     const { response, bytes } = await this.#fetch(endpoint, call);
     const answer = this.#checked(endpoint, call, response, bytes);
     if (endpoint.answer.status.includes(answer.status)) {
@@ -299,7 +300,7 @@ export class SpecificationClient {
     this.check(
       name,
       first.records.length <= 1 && first.pagination['page'] === 1 && first.pagination['pageSize'] === 1,
-      `a page of one has ${first.records.length} records and the pagination ${JSON.stringify(first.pagination)}`,
+      `a page of size 1 has ${first.records.length} records and the pagination ${JSON.stringify(first.pagination)}`,
     );
     const last = await this.call(name, { ...call, query: { page: 1000, pageSize: 1000 } });
     this.check(name, last.records.length === 0, 'answers records on a page beyond the last one');

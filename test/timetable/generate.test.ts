@@ -7,7 +7,7 @@ import { instances } from '../support/fixtures/stored-problems.ts';
 import { feasibleProblem, plainSchool, randomGenerator, type School } from '../support/fixtures/random-problems.ts';
 
 /** A search budget that does not depend on the clock. */
-const effort = (much: number) => ({ effort: much, time_limit_ms: 600_000 });
+const effort = (amount: number) => ({ effort: amount, time_limit_ms: 600_000 });
 
 /** The result of `generate`, which must not refuse the problem. */
 function timetable(problem: Problem, options: Parameters<typeof generate>[1]): Timetable {

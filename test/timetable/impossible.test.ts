@@ -84,7 +84,7 @@ const cases: Record<Exclude<CapacityReason, 'week_teachers'>, { problem: Problem
   day_classes: {
     problem: small(
       ['x', 'y', 'z'].map((id) => ({ id, max_per_day: 2 })),
-      ['a', 'b', 'c'].flatMap((who) => [lesson(who, 'x', 1), lesson(who, 'y', 1), lesson(who, 'z', 1)]),
+      ['a', 'b', 'c'].flatMap((name) => [lesson(name, 'x', 1), lesson(name, 'y', 1), lesson(name, 'z', 1)]),
       {
         classes: ['a', 'b', 'c'].map((id) => ({
           id,
@@ -101,7 +101,7 @@ const cases: Record<Exclude<CapacityReason, 'week_teachers'>, { problem: Problem
         id,
         unavailable: week(2, 4, (day, period) => id !== 'x' && day === 1 && period === 1),
       })),
-      ['a', 'b'].flatMap((who) => [lesson(who, 'x', 2), lesson(who, 'y', 2), lesson(who, 'z', 2)]),
+      ['a', 'b'].flatMap((name) => [lesson(name, 'x', 2), lesson(name, 'y', 2), lesson(name, 'z', 2)]),
     ),
     blamed: { kind: 'period', day: 1, period: 1, required: 2, available: 1, classes: ['a', 'b'], teachers: ['x'] },
   },
@@ -183,7 +183,9 @@ describe('lessons beyond the capacity are left out on request', () => {
     );
     expect(
       Math.min(
-        ...['a', 'b', 'c'].map((who) => result.placed.filter((one) => one.class === who && one.teacher === 'x').length),
+        ...['a', 'b', 'c'].map(
+          (name) => result.placed.filter((one) => one.class === name && one.teacher === 'x').length,
+        ),
       ),
     ).toBeGreaterThan(0);
   });
@@ -225,11 +227,11 @@ function maxPlaced({ days, periods_per_day, classes, teachers, lessons }: Proble
   const slots = days * periods_per_day;
   const taken = new Set<string>();
   const onDay = new Map<string, number>();
-  let most = 0;
+  let max = 0;
   const place = (index: number, placed: number) => {
-    most = Math.max(most, placed);
+    max = Math.max(max, placed);
     const one = each[index];
-    if (!one || placed + each.length - index <= most) return;
+    if (!one || placed + each.length - index <= max) return;
     const teacher = teachers.find(({ id }) => id === one.teacher);
     for (let slot = 0; slot < slots; slot++) {
       const [day, period] = [Math.floor(slot / periods_per_day) + 1, (slot % periods_per_day) + 1];
@@ -252,7 +254,7 @@ function maxPlaced({ days, periods_per_day, classes, teachers, lessons }: Proble
     place(index + 1, placed);
   };
   place(0, 0);
-  return most;
+  return max;
 }
 
 test('no small problem with a solution is refused, and as few lessons as possible are left out', () => {
@@ -261,17 +263,19 @@ test('no small problem with a solution is refused, and as few lessons as possibl
     const random = randomGenerator(seed);
     const problem = small(
       ['x', 'y', 'z'].map((id) => ({ id, unavailable: week(2, 2, () => random() < 0.22), max_per_day: null })),
-      ['a', 'b', 'c'].flatMap((who) => ['x', 'y', 'z'].map((teacher) => lesson(who, teacher, random() < 0.75 ? 1 : 0))),
+      ['a', 'b', 'c'].flatMap((name) =>
+        ['x', 'y', 'z'].map((teacher) => lesson(name, teacher, random() < 0.75 ? 1 : 0)),
+      ),
       { periods_per_day: 2, lunch_periods: [] },
     );
     const result = generate(problem, { effort: 0.02 });
     seen[result.status]++;
     const required = problem.lessons.reduce((sum, { periods_per_week }) => sum + periods_per_week, 0);
-    const most = maxPlaced(problem);
-    if (result.status === 'infeasible') expect({ seed, most }).not.toEqual({ seed, most: required });
+    const max = maxPlaced(problem);
+    if (result.status === 'infeasible') expect({ seed, most: max }).not.toEqual({ seed, most: required });
     else {
       expect(findDefects(problem, result.placed).broken).toEqual({});
-      expect({ seed, placed: result.placed.length }).toEqual({ seed, placed: most });
+      expect({ seed, placed: result.placed.length }).toEqual({ seed, placed: max });
     }
   }
   expect(Math.min(seen.complete, seen.infeasible)).toBeGreaterThan(20);
@@ -281,7 +285,7 @@ test('an unsolved problem returns a partial timetable that breaks no rule, with 
   // Every class and every teacher has as many lessons as available periods, so no capacity check finds a problem.
   const random = randomGenerator(926);
   const [classes, teachers] = [['a', 'b', 'c', 'd'], ['x', 'y', 'z', 'w']]; // prettier-ignore
-  const lessons = classes.flatMap((who) => teachers.map((teacher) => lesson(who, teacher, random() < 0.85 ? 1 : 0)));
+  const lessons = classes.flatMap((name) => teachers.map((teacher) => lesson(name, teacher, random() < 0.85 ? 1 : 0)));
   const unavailablePeriods = (load: number) =>
     [1, 2, 3, 4, 5]
       .map((period) => [random(), period] as const)

@@ -45,7 +45,7 @@ test('clean-up deletes expired sessions, links, throttles and answers, and nothi
        ('email', 'old', 'x', 'T', 'M', now() - interval '91 days'), ('email', 'kept', 'x', 'T', 'M', now() - interval '89 days')`,
   );
   const others = async () =>
-    database.query(
+    database.everywhere(
       'select id from platform.session where user_agent is null or user_agent not similar to $1 order by id',
       ['(expired|revoked|alive)%'],
     );
@@ -82,4 +82,14 @@ test('clean-up deletes expired sessions, links, throttles and answers, and nothi
   expect(await others()).toEqual(before);
   await school.admin.get('/api/auth/profile');
   await service.operator.get('/api/auth/profile');
+});
+
+test('clean-up corrects the numbers of students, teachers and classes that the plan is compared with', async () => {
+  const { database } = service;
+  const counts = () => database.query(`select students, teachers, classes from ${school.schema}.school_usage`);
+  const right = await counts();
+  await database.query(`update ${school.schema}.school_usage set students = 7, teachers = 0, classes = 99`);
+  await database.query("select graphile_worker.add_job('clean_up')");
+  await queueIsEmpty(service);
+  expect(await counts()).toEqual(right);
 });

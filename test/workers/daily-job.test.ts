@@ -51,12 +51,12 @@ const students = (count: number, email: string | null = `'parent' || n || '@home
 const invoices = async (due: number, count = 1) =>
   (
     await database.query<{ id: string }>(
-      `with made as (
+      `with added as (
          insert into ${school.schema}.invoice (student_id, due_date, invoice_number, issued_at)
          select s.id, $1, 'INV-2026-' || lpad(((select count(*) from ${school.schema}.invoice) + row_number() over ())::text, 6, '0'), now()
          from (select id from ${school.schema}.student order by id desc limit $2) s returning id, student_id),
-       items as (insert into ${school.schema}.invoice_item (invoice_id, student_id, description, amount) select id, student_id, 'Book', 100 from made)
-       select id from made order by id`,
+       items as (insert into ${school.schema}.invoice_item (invoice_id, student_id, description, amount) select id, student_id, 'Book', 100 from added)
+       select id from added order by id`,
       [await day(due), count],
     )
   ).map(({ id }) => Number(id));

@@ -60,7 +60,7 @@ test('nobody is notified before 7:00, nor in a school that lacks transport or ha
   await service.operator.put(`/api/platform/tenants/${fleet.school.id}`, { feature_flags: { transport: false } });
   expect(await takeNotifications()).toEqual([]);
   await service.operator.put(`/api/platform/tenants/${fleet.school.id}`, { feature_flags: { transport: true } });
-  expect((await takeNotifications()).map(([who]) => who)).toEqual([manager]);
+  expect((await takeNotifications()).map(([recipient]) => recipient)).toEqual([manager]);
   await fleet.admin.put('/api/notifications/events/transport.expiring', { is_enabled: false });
   await fleet.addBus({ registration_number: 'KA-03', insurance_expires_on: day(5) });
   expect(await takeNotifications()).toEqual([]);

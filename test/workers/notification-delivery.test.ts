@@ -82,8 +82,11 @@ const phone = async (user = userId, platform = 'android') => {
   return { token, id: await school.insert('device', { user_id: user, token, platform }) };
 };
 const browser = async (user = userId) => {
-  const made = web.browser();
-  return { ...made, id: await school.insert('device', { user_id: user, token: made.token, platform: 'web' }) };
+  const subscription = web.browser();
+  return {
+    ...subscription,
+    id: await school.insert('device', { user_id: user, token: subscription.token, platform: 'web' }),
+  };
 };
 const send = (users: number[], fields: object = {}) =>
   school.admin.post('/api/notifications/send', {
@@ -330,7 +333,7 @@ describe('a push message', () => {
         fcmError(400, 'INVALID_ARGUMENT', 'Invalid', [violation('message.token')]),
         'fcm_invalid_token',
       ],
-    ])('fails and removes the device when %s', async (_when, behavior, reason) => {
+    ])('fails and removes the device when %s', async (_case, behavior, reason) => {
       const user = await addUser();
       const [dead, alive] = [await phone(user), await phone(user)];
       fcm.respondWith(behavior, dead.token);
@@ -362,7 +365,7 @@ describe('a push message', () => {
         'fcm_invalid_argument',
       ],
       ['a 400 that is not a JSON object', { status: 400, body: 'null' }, 'fcm_400'],
-    ])('fails but keeps the device when FCM answers %s', async (_what, behavior, reason) => {
+    ])('fails but keeps the device when FCM answers %s', async (_case, behavior, reason) => {
       const user = await addUser();
       const { id, token } = await phone(user);
       fcm.respondWith(behavior, token);
@@ -452,7 +455,7 @@ describe('a push message', () => {
     ['suspend', 'school_closed'],
     ['delete', 'school_closed'],
     ['disable notifications for', 'feature_off'],
-  ])('is dropped, like emails, if operators %s the school before it is sent', async (what, reason) => {
+  ])('is dropped, like emails, if operators %s the school before it is sent', async (action, reason) => {
     const other = await service.school();
     const user = await addUser({}, other);
     const token = unique('token');
@@ -464,8 +467,8 @@ describe('a push message', () => {
       message: 'M',
       channels: ['push', 'email'],
     });
-    if (what === 'delete') await service.operator.delete(`/api/platform/tenants/${other.id}`);
-    else if (what === 'suspend') await service.operator.post(`/api/platform/tenants/${other.id}/suspend`);
+    if (action === 'delete') await service.operator.delete(`/api/platform/tenants/${other.id}`);
+    else if (action === 'suspend') await service.operator.post(`/api/platform/tenants/${other.id}/suspend`);
     else await service.operator.put(`/api/platform/tenants/${other.id}`, { feature_flags: { notifications: false } });
     await release();
     await until(async () => (await jobs()).length === 0 || undefined);
@@ -595,8 +598,8 @@ describe('an email', () => {
 
   test.each([
     ['fees/7', 'https://app.example/school/fees/7'],
-    ['app://fees/7', 'app://fees/7'],
-    ['//cdn.example/a', 'https://cdn.example/a'],
+    ['https://app.example/other', 'https://app.example/other'],
+    ['//app.example/a', 'https://app.example/a'],
   ])('links the action_url %s as %s', async (action_url, link) => {
     const email = `${unique('reader')}@people.example`;
     const user = await addUser({ email });

@@ -13,6 +13,7 @@ import { runProgram } from '../support/server/processes.ts';
 import { type School, testPassword, testService } from '../support/server/service.ts';
 import { withRole } from '../support/database/tenants.ts';
 import { until } from '../support/client/until.ts';
+import { testRetention } from '../support/server/worker.ts';
 
 const dataDir = await mkdtemp(join(tmpdir(), 'school-purge-'));
 const service = await testService({ DATA_DIR: dataDir, TENANT_RETENTION_DAYS: '30' }, 18);
@@ -57,6 +58,7 @@ async function runTask(folder = exports): Promise<void> {
       {},
       {
         pool,
+        sessionPool: pool,
         sendEmail: () => Promise.reject(new Error('this task sends no email')),
         push: {
           platforms: [],
@@ -64,10 +66,15 @@ async function runTask(folder = exports): Promise<void> {
           send: () => Promise.reject(new Error('this task sends no push')),
           close: () => undefined,
         },
+        analytics: { run: () => Promise.reject(new Error('this task runs no query')) },
+        webhooks: {
+          send: () => Promise.reject(new Error('this task sends no webhook')),
+          close: () => undefined,
+        },
         stopping: new AbortController().signal,
         logger: pino({ level: 'silent' }),
         links: { publicUrl: '', passwordPageUrl: undefined, appUrl: undefined },
-        retention: { exports: folder, days: 30 },
+        retention: { ...testRetention, exports: folder },
       },
     );
   } finally {

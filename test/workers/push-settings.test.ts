@@ -8,9 +8,11 @@ import { ConfigError, readConfig } from '../../src/process/config.ts';
 import { rolePool } from '../../src/database/pool.ts';
 import { http, isPublic } from '../../workers/http.ts';
 import { push } from '../../workers/push.ts';
+import { webhooks } from '../../workers/webhooks.ts';
 import { deliver } from '../../workers/tasks/deliver.ts';
 import { testDatabase } from '../support/server/database.ts';
 import { provision } from '../support/database/tenants.ts';
+import { testRetention } from '../support/server/worker.ts';
 
 const problems = (env: Record<string, string>): string[] => {
   try {
@@ -65,7 +67,7 @@ describe('the push settings', () => {
     ['WEB_PUSH_HOSTS must be comma-separated hosts', { WEB_PUSH_HOSTS: '127.0.0.1' }],
     ['WEB_PUSH_HOSTS must be comma-separated hosts', { WEB_PUSH_HOSTS: 'https://push.example/path' }],
     ['WEB_PUSH_HOSTS must not contain http://', { ...production, WEB_PUSH_HOSTS: 'http://push.example' }],
-  ])('that are wrong are named, without what they hold: %s', (expected, env) => {
+  ])('that are invalid are named, without their values: %s', (expected, env) => {
     const [first, ...more] = problems(env);
     expect([first?.startsWith(expected), more]).toEqual([true, []]);
     expect(first).not.toContain('PRIVATE KEY-');
@@ -172,14 +174,17 @@ test('without settings push messages are dropped with a reason and one warning i
         { tenant_id: id, from_id: 1, to_id: 4 },
         {
           pool,
+          sessionPool: pool,
           push: push(readConfig({})),
+          analytics: { run: () => Promise.reject(new Error('this task runs no query')) },
+          webhooks: webhooks(readConfig({})),
           sendEmail: ({ to }) => {
             sent.push(to.address);
             return Promise.resolve();
           },
           logger: pino({ level: 'warn' }, { write: (line: string) => void lines.push(line) }),
           links: { publicUrl: '', passwordPageUrl: undefined, appUrl: undefined },
-          retention: { exports: '', days: 1 },
+          retention: testRetention,
           stopping: new AbortController().signal,
         },
         { id: '0' },

@@ -67,13 +67,13 @@ const operatorSubjects = async ({ id }: School) => {
 
 test('admins are notified with 7, 3 and 1 days left, once each', async () => {
   expect(await daysLeft(9)).toEqual([]);
-  const [[who, title, message] = []] = await daysLeft(7);
-  expect([who, title]).toEqual([school.adminEmail, 'Your trial ends in 7 days']);
+  const [[recipient, title, message] = []] = await daysLeft(7);
+  expect([recipient, title]).toEqual([school.adminEmail, 'Your trial ends in 7 days']);
   expect(message).toMatch(/^The trial of School \d+ ends on \d+ [A-Z][a-z]+ \d{4}\. /);
   expect(await daysLeft(7)).toEqual([]);
-  expect((await daysLeft(3)).map(([, words]) => words)).toEqual(['Your trial ends in 3 days']);
+  expect((await daysLeft(3)).map(([, title]) => title)).toEqual(['Your trial ends in 3 days']);
   expect(await daysLeft(3)).toEqual([]);
-  expect((await daysLeft(1)).map(([, words]) => words)).toEqual(['Your trial ends tomorrow']);
+  expect((await daysLeft(1)).map(([, title]) => title)).toEqual(['Your trial ends tomorrow']);
   expect(await daysLeft(1)).toEqual([]);
   const rows = await service.database.query(
     `select status from ${school.schema}.notification_delivery where address = $1`,
@@ -83,9 +83,9 @@ test('admins are notified with 7, 3 and 1 days left, once each', async () => {
 });
 
 test('a missed day is made up for on the next one, and an extended trial counts anew', async () => {
-  expect((await daysLeft(6)).map(([, words]) => words)).toEqual(['Your trial ends in 6 days']);
-  expect((await daysLeft(2)).map(([, words]) => words)).toEqual(['Your trial ends in 2 days']);
-  expect((await daysLeft(5)).map(([, words]) => words)).toEqual(['Your trial ends in 5 days']);
+  expect((await daysLeft(6)).map(([, title]) => title)).toEqual(['Your trial ends in 6 days']);
+  expect((await daysLeft(2)).map(([, title]) => title)).toEqual(['Your trial ends in 2 days']);
+  expect((await daysLeft(5)).map(([, title]) => title)).toEqual(['Your trial ends in 5 days']);
 });
 
 test('admins who were notified with 7 days left are notified again with 3, and with 1', async () => {
@@ -119,8 +119,8 @@ test('nobody is notified before 7:00, nor in a school that has subscribed, is su
 test('after the trial the school is past due; its admins and the operators get one notice then, and more before the cancellation', async () => {
   const past = (days: number, hour?: number) => daysLeft(days, hour, 'subscription.past_due');
   expect(await past(-1, 6)).toEqual([]);
-  const [[who, title, message] = []] = await past(-1);
-  expect([who, title]).toEqual([school.adminEmail, 'Your subscription is past due']);
+  const [[recipient, title, message] = []] = await past(-1);
+  expect([recipient, title]).toEqual([school.adminEmail, 'Your subscription is past due']);
   expect(message).toMatch(/ended on \d+ \w+ \d{4}\. It will be cancelled on \d+ \w+ \d{4} \(in 13 days\)\. /);
   expect(await past(-1)).toEqual([]);
   expect(await statusOf(school)).toBe('past_due');
@@ -141,7 +141,7 @@ test('after the trial the school is past due; its admins and the operators get o
 
 test('after the grace period the subscription is cancelled, with one notice, and a renewal starts the notices anew', async () => {
   await daysLeft(-1);
-  expect((await daysLeft(-15, 8, 'subscription.cancelled')).map(([who, title]) => [who, title])).toEqual([
+  expect((await daysLeft(-15, 8, 'subscription.cancelled')).map(([recipient, title]) => [recipient, title])).toEqual([
     [school.adminEmail, 'Your subscription is cancelled'],
   ]);
   await runTask();
@@ -163,7 +163,9 @@ test('after the grace period the subscription is cancelled, with one notice, and
 });
 
 test('a worker that was down for weeks stores each status once and sends only the notice of the last one', async () => {
-  expect((await daysLeft(-20, 8, 'subscription.cancelled')).map(([who]) => who)).toEqual([school.adminEmail]);
+  expect((await daysLeft(-20, 8, 'subscription.cancelled')).map(([recipient]) => recipient)).toEqual([
+    school.adminEmail,
+  ]);
   await runTask();
   expect(await notices('subscription.cancelled')).toEqual([]);
   expect(await notices('subscription.past_due')).toEqual([]);

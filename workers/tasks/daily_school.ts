@@ -22,9 +22,9 @@ interface Step {
  * far stay, and the job does the rest when it is queued again. Does nothing while another worker has the school's lock,
  * which Postgres releases when that worker's connection ends.
  */
-export async function daily_school(payload: unknown, { pool, logger }: TaskContext): Promise<void> {
+export async function daily_school(payload: unknown, { sessionPool, logger }: TaskContext): Promise<void> {
   const { tenant_id, day } = Payload.parse(payload);
-  await withAdvisoryLock(pool, '$1, $2', [dailyRunLock, tenant_id], async (client) => {
+  await withAdvisoryLock(sessionPool, '$1, $2', [dailyRunLock, tenant_id], async (client) => {
     const sum = { overdue: 0, reminded: 0 };
     for (let after: string | null = '0'; after !== null;) {
       const answer: pg.QueryResult<Step> = await client.query('select * from core.daily_step($1, $2, $3, $4)', [

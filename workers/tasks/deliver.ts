@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { type Email, EmailRefused } from '../email.ts';
+import { forEachConcurrently } from '../for-each-concurrently.ts';
 import type { Outcome, PushMessage } from '../push.ts';
 import type { TaskContext } from '../task-context.ts';
 import { escapeHtml } from './send_email.ts';
@@ -85,22 +86,6 @@ function compose(
   };
 }
 
-/** Runs `work` on all items, at most `concurrency` at a time. */
-async function forEachConcurrently<T>(
-  items: T[],
-  concurrency: number,
-  work: (item: T) => Promise<void>,
-): Promise<void> {
-  const queue = items[Symbol.iterator]();
-  const results = await Promise.allSettled(
-    Array.from({ length: Math.min(concurrency, items.length) }, async () => {
-      for (const item of queue) await work(item);
-    }),
-  );
-  // The job fails only after all work in progress has ended.
-  for (const result of results) if (result.status === 'rejected') throw result.reason;
-}
-
 /** The warning is logged once per process; each dropped delivery stores its reason. */
 let hasWarned = false;
 
@@ -175,7 +160,7 @@ async function saveResult(
  */
 export async function deliver(payload: unknown, context: TaskContext, job: { id: string }): Promise<void> {
   const { tenant_id, from_id, to_id, only } = Payload.parse(payload);
-  const { pool, push, logger, stopping } = context;
+  const { pool, push, logger, stopping, observeDelivery } = context;
   const { rows } = await pool.query<{ pending: Pending | null }>(
     'select core.deliveries_pending($1, $2, $3, $4, $5) as pending',
     [tenant_id, from_id, to_id, only ?? null, push.platforms],
@@ -216,14 +201,17 @@ export async function deliver(payload: unknown, context: TaskContext, job: { id:
     if (outcome.status === 'sent') {
       await saveResult(pool, tenant_id, delivery, 'sent', null);
       counts.sent++;
+      observeDelivery?.(delivery.channel, 'sent');
     } else if (outcome.status === 'failed' || delivery.attempts + 1 >= maxAttempts) {
       const isGone = outcome.status === 'failed' && outcome.isGone;
       await saveResult(pool, tenant_id, delivery, 'failed', outcome.reason, isGone);
       counts.failed++;
+      observeDelivery?.(delivery.channel, 'failed');
     } else {
       await saveResult(pool, tenant_id, delivery, 'pending', outcome.reason);
       postponed.set(delivery, retryDelaySeconds(delivery.attempts + 1, outcome.retryAfterSeconds));
       counts.postponed++;
+      observeDelivery?.(delivery.channel, 'retry');
     }
   };
 

@@ -49,11 +49,14 @@ async function purge(
 }
 
 /** Exports and drops the schools whose retention period is over. Skips a school while another worker has its lock. */
-export async function purge_tenants(_payload: unknown, { pool, logger, retention }: TaskContext): Promise<void> {
+export async function purge_tenants(
+  _payload: unknown,
+  { pool, sessionPool, logger, retention }: TaskContext,
+): Promise<void> {
   const { rows: due } = await pool.query<{ id: string }>('select id from core.purge_due($1) id', [retention.days]);
   const ids = due.map(({ id }) => id);
   const purgeLocked = (id: string) =>
-    withAdvisoryLock(pool, 'core.tenant_lock_key($1)', [id], async (client) => {
+    withAdvisoryLock(sessionPool, 'core.tenant_lock_key($1)', [id], async (client) => {
       // Another worker may have purged it before this one acquired the lock.
       const { rows } = await client.query<DueSchool>(
         'select id, subdomain, is_exported from core.purge_state($1, $2)',

@@ -1,8 +1,10 @@
+import type { Job } from 'graphile-worker';
 import { z } from 'zod';
 import type { InvoiceData } from '../../src/documents/invoice.ts';
 import { print } from '../../src/documents/print.ts';
-import { moneyFormat, writtenDay } from '../../src/domain/money.ts';
+import { dayFormat, moneyFormat } from '../../src/domain/money.ts';
 import type { Email } from '../email.ts';
+import { sendJobEmail } from '../job-email.ts';
 import type { TaskContext } from '../task-context.ts';
 import { escapeHtml } from './send_email.ts';
 
@@ -18,9 +20,9 @@ interface Prepared {
 /** The message as text and HTML, with the invoice attached. */
 function compose({ school, recipient, document }: Prepared, pdf: Buffer): Email {
   const { invoice, currency, letterhead } = document;
-  const money = moneyFormat(currency);
+  const money = moneyFormat(currency, letterhead.locale);
   const number = invoice.invoice_number ?? '';
-  const due = writtenDay(invoice.due_date);
+  const due = dayFormat(letterhead.locale)(invoice.due_date);
   const details = [
     ['Invoice', number],
     ['Student', invoice.student_name],
@@ -61,12 +63,14 @@ function compose({ school, recipient, document }: Prepared, pdf: Buffer): Email 
  * Sends a reminder of an invoice. The payload has only its id: recipient and content are read now, and nothing is sent
  * if the invoice was paid or voided meanwhile.
  */
-export async function send_invoice_reminder(payload: unknown, context: TaskContext): Promise<void> {
+export async function send_invoice_reminder(payload: unknown, context: TaskContext, job: Job): Promise<void> {
   const { tenant_id, invoice_id, sent_on } = Payload.parse(payload);
   const { rows } = await context.pool.query<{ prepared: Prepared | null }>(
     'select core.invoice_reminder_prepare($1, $2, $3) as prepared',
     [tenant_id, invoice_id, sent_on],
   );
   const prepared = rows[0]?.prepared;
-  if (prepared) await context.sendEmail(compose(prepared, await print({ kind: 'invoice', data: prepared.document })));
+  if (!prepared) return;
+  const pdf = await print({ kind: 'invoice', data: prepared.document });
+  await sendJobEmail(context, job, compose(prepared, pdf));
 }

@@ -1,9 +1,10 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Dialog } from '../dialogs.tsx';
 import { TextField } from '../forms.tsx';
-import { toFailure, type Failure } from '../http.ts';
+import { toFailure, type Failure, type LoginChallenge } from '../http.ts';
 import { ErrorMessage, usePageTitle } from '../components.tsx';
-import { logIn, operator } from '../session.ts';
+import { forgotPassword, logIn, operator } from '../session.ts';
+import { SecondStep } from './second-step.tsx';
 
 /** Email and password. With `fixedEmail` the operator can only log in to that account. */
 function LogInForm({ fixedEmail }: { fixedEmail?: string }) {
@@ -11,6 +12,8 @@ function LogInForm({ fixedEmail }: { fixedEmail?: string }) {
   const [password, setPassword] = useState('');
   const [isBusy, setBusy] = useState(false);
   const [failure, setFailure] = useState<Failure>();
+  const [challenge, setChallenge] = useState<LoginChallenge>();
+  const [message, setMessage] = useState('');
   const form = useRef<HTMLFormElement>(null);
   useEffect(() => {
     form.current?.querySelector<HTMLInputElement>(fixedEmail ? '[type=password]' : 'input')?.focus();
@@ -22,11 +25,35 @@ function LogInForm({ fixedEmail }: { fixedEmail?: string }) {
     try {
       await logIn(email.trim(), password);
     } catch (thrown) {
-      setFailure(toFailure(thrown));
-      form.current?.querySelector<HTMLInputElement>('[type=password]')?.select();
+      const failed = toFailure(thrown);
+      if (failed.challenge) setChallenge(failed.challenge);
+      else {
+        setFailure(failed);
+        form.current?.querySelector<HTMLInputElement>('[type=password]')?.select();
+      }
     }
     setBusy(false);
   };
+  const forgot = async () => {
+    setFailure(undefined);
+    if (!form.current?.querySelector<HTMLInputElement>('[type=email]')?.reportValidity()) return;
+    try {
+      setMessage((await forgotPassword(email.trim())).message);
+    } catch (thrown) {
+      setFailure(toFailure(thrown));
+    }
+  };
+  if (challenge) {
+    return (
+      <SecondStep
+        challenge={challenge}
+        onCancel={() => {
+          setChallenge(undefined);
+          setPassword('');
+        }}
+      />
+    );
+  }
   return (
     <form ref={form} class="log-in-form" onSubmit={(event) => void submit(event)}>
       {failure && <ErrorMessage failure={failure} />}
@@ -55,17 +82,32 @@ function LogInForm({ fixedEmail }: { fixedEmail?: string }) {
       <button class="button primary big" disabled={isBusy}>
         {isBusy ? 'Logging in…' : 'Log in'}
       </button>
+      <p class="small">
+        <button type="button" class="link" onClick={() => void forgot()}>
+          Forgot password?
+        </button>
+      </p>
+      <p class="small" role="status">
+        {message}
+      </p>
     </form>
   );
 }
 
-export function LogIn() {
+/** The page of a visitor without a session. The page of analysts (ide/) has the same with its own title. */
+export function LogIn({
+  title = 'Operator console',
+  lead = 'For platform staff. School users log in at their school’s own address.',
+}: {
+  title?: string;
+  lead?: string;
+}) {
   usePageTitle('Log in');
   return (
     <main class="alone">
       <div class="log-in">
-        <h1>Operator console</h1>
-        <p class="lead">For platform staff. School users log in at their school’s own address.</p>
+        <h1>{title}</h1>
+        <p class="lead">{lead}</p>
         <LogInForm />
       </div>
     </main>
@@ -98,8 +140,8 @@ export function AnalystNotice({ onLogOut }: { onLogOut: () => void }) {
       <div class="log-in">
         <h1>You do not have access to the console</h1>
         <p>
-          You are logged in as {operator.value?.email}, an analyst. Analysts use the GraphQL API:{' '}
-          <a href="/graphql">/graphql</a>.
+          You are logged in as {operator.value?.email}, an analyst. Analysts use{' '}
+          <a href="/graphql/ide/">the page for analytics</a>.
         </p>
         <p>If you need the console, ask a platform administrator for the admin role.</p>
         <button type="button" class="button" onClick={onLogOut}>

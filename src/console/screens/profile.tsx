@@ -7,6 +7,9 @@ import { useLoad } from '../load.ts';
 import { Card, PageHeader, AsyncContent } from '../components.tsx';
 import { setOperator } from '../session.ts';
 import type { Profile as ProfileData } from '../types.ts';
+import { SessionsCard } from './sessions-card.tsx';
+import { ShortcutsCard } from './shortcuts-card.tsx';
+import { TwoFactorCard } from './two-factor-card.tsx';
 
 const labels = { first_name: 'First name', last_name: 'Last name', phone: 'Phone' };
 
@@ -129,6 +132,9 @@ export function Profile() {
           )}
         </AsyncContent>
         <PasswordForm />
+        <TwoFactorCard />
+        <SessionsCard />
+        <ShortcutsCard />
       </div>
     </>
   );

@@ -1,4 +1,4 @@
-import { requestOwner } from '../../concurrency/concurrency-limit.ts';
+import { requestOwner } from '../../http/request-owner.ts';
 import { print, type PrintJob } from '../../documents/print.ts';
 import type { Endpoint } from '../../http/endpoint.ts';
 

@@ -163,10 +163,10 @@ export async function notify(client: SpecificationClient, people: People) {
     send({ user_ids: [student.userId] }, 'To Amina', '/fees'),
   );
   client.check(stream, message['title'] === 'To Amina', `sends ${JSON.stringify(message)}`);
-  await send({ role_ids: [studentRoleId] }, 'To students', 'https://school.example/news?id=1');
+  await send({ role_ids: [studentRoleId] }, 'To students', '/news?id=1');
   await send({ all: true }, 'To all', '/fees');
   await send({ user_ids: [student.userId] }, 'With a relative address', 'fees/invoices');
-  await send({ user_ids: [student.userId] }, 'With an address of an app', 'first-year://fees');
+  await send({ user_ids: [student.userId] }, 'With an address of the app itself', 'http://localhost:5173/fees');
 
   const list = 'GET /api/notifications';
   const { records } = await client.list(list, {

@@ -11,7 +11,7 @@ export interface BrowserSession {
 }
 
 interface SessionOptions extends BrowserContextOptions {
-  /** Who is logged in. By default the operator of the tests. */
+  /** The user who is logged in. By default the operator of the tests. */
   as?: { email: string; password: string } | 'nobody';
 }
 
@@ -113,7 +113,7 @@ export async function browserOfFile(service: TestService): Promise<FileBrowser> 
       reducedMotion: 'reduce',
       ...options,
     });
-    context.setDefaultTimeout(8000);
+    context.setDefaultTimeout(30_000);
     context.on('console', (message) => {
       if (message.type() === 'error' && !isFailedRequest(message.text())) pageErrors.push(message.text());
     });

@@ -1,4 +1,4 @@
-import type { TestDatabase } from '../server/database.ts';
+import type { Queries } from '../server/database.ts';
 import { until } from './until.ts';
 
 /**
@@ -6,14 +6,11 @@ import { until } from './until.ts';
  * releases the lock when `count` of them wait for it, and returns their results.
  * @param lock  a statement that takes the lock until its transaction ends
  */
-export async function race<T>(
-  database: TestDatabase,
-  lock: string,
-  count: number,
-  send: () => Promise<T>[],
-): Promise<T[]> {
-  const client = new shared.pg.Client({ connectionString: database.url });
-  await client.connect();
+export async function race<T>(database: Queries, lock: string, count: number, send: () => Promise<T>[]): Promise<T[]> {
+  const connectionString = await database.addressFor(lock);
+  const client = new shared.pg.Client({ connectionString });
+  const observer = new shared.pg.Client({ connectionString });
+  await Promise.all([client.connect(), observer.connect()]);
   try {
     await client.query('begin');
     await client.query(lock);
@@ -22,15 +19,15 @@ export async function race<T>(
     answers.catch(() => undefined);
     await until(async () => {
       // The worker may wait for the same lock.
-      const waiting = await database.query(
-        "select from pg_stat_activity where datname = current_database() and application_name = 'school_api' and wait_event_type = 'Lock'",
+      const { rowCount } = await observer.query(
+        "select from pg_stat_activity where datname = current_database() and application_name in ('school_api', 'school_router') and wait_event_type = 'Lock'",
       );
       if (state.isOver) throw new Error(`The requests did not wait for: ${lock}`);
-      return waiting.length >= count || undefined;
+      return Number(rowCount) >= count || undefined;
     });
     await client.query('commit');
     return await answers;
   } finally {
-    await client.end();
+    await Promise.all([client.end(), observer.end()]);
   }
 }

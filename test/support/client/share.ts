@@ -1,5 +1,5 @@
 /**
- * FULL=1 runs the long form of the suite, as CI does: every value against every endpoint, and 20 random requests to
+ * FULL=1 runs the long form of the suite, before a release: every value against every endpoint, and 20 random requests to
  * each. The short form sends each value to a share of the endpoints, so that every endpoint still meets some of the
  * values.
  */

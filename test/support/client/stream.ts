@@ -12,15 +12,15 @@ export interface Told {
   created_at: string;
 }
 
-/** An open stream of notifications, and what it has received. */
-export interface OpenStream {
+/** An open stream, and the messages received so far. */
+export interface OpenStream<E = Told> {
   status: number;
   headers: IncomingHttpHeaders;
   /** The names of the fields of the messages with data, for example `id data`. */
   messageFields: Set<string>;
   /** The envelope, when the request was refused. */
   refusal: { error?: string; message?: string } | undefined;
-  events: Told[];
+  events: E[];
   comments: string[];
   retry: number | undefined;
   /** The Last-Event-ID with which a client would reconnect. */
@@ -30,7 +30,7 @@ export interface OpenStream {
    */
   ended: 'end' | 'cut' | undefined;
   /** Waits until `count` events were received. */
-  has(count: number): Promise<Told[]>;
+  has(count: number): Promise<E[]>;
   /** Waits for its end. */
   end(): Promise<'end' | 'cut'>;
   /** Stops and resumes reading. */
@@ -40,19 +40,31 @@ export interface OpenStream {
   close(): Promise<void>;
 }
 
-/** Opens a stream, without a header Authorization if `token` is undefined; `refusal` is set when the service refuses it. */
-export function openStream(
+const notifications = '/api/notifications/stream';
+
+/**
+ * Opens a stream, without a header Authorization if `token` is undefined; `refusal` is set when the service refuses it.
+ * @param options.path  by default that of the notifications
+ */
+export function openStream<E extends object = Told>(
   url: string,
   token: string | undefined,
   {
+    path = notifications,
     lastId,
     query = '',
     headers = {},
     method = 'GET',
-  }: { lastId?: string | undefined; query?: string; headers?: Record<string, string>; method?: string } = {},
-): Promise<OpenStream> {
+  }: {
+    path?: string;
+    lastId?: string | undefined;
+    query?: string;
+    headers?: Record<string, string>;
+    method?: string;
+  } = {},
+): Promise<OpenStream<E>> {
   return new Promise((done, fail) => {
-    const sent = request(`${url}/api/notifications/stream${query}`, {
+    const sent = request(`${url}${path}${query}`, {
       method,
       agent: false,
       headers: {
@@ -65,7 +77,7 @@ export function openStream(
     sent.on('error', fail);
     sent.on('response', (response: IncomingMessage) => {
       let tail = '';
-      const stream: OpenStream = {
+      const stream: OpenStream<E> = {
         status: response.statusCode ?? 0,
         headers: response.headers,
         messageFields: new Set(),
@@ -86,10 +98,10 @@ export function openStream(
       };
       const parser = createParser({
         onEvent({ id, event, data }) {
-          const notification = JSON.parse(data) as Told;
-          if (event !== undefined || id !== String(notification.id))
-            throw new Error(`It is no notification: ${event} ${id} ${data}`);
-          stream.events.push(notification);
+          const content = JSON.parse(data) as E;
+          if (event !== undefined || (path === notifications && id !== String((content as Partial<Told>).id)))
+            throw new Error(`Not a notification: ${event} ${id} ${data}`);
+          stream.events.push(content);
         },
         onComment: (comment) => stream.comments.push(comment),
         onRetry: (retry) => (stream.retry = retry),

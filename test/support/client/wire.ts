@@ -1,5 +1,6 @@
-import { Agent, type IncomingHttpHeaders, request } from 'node:http';
+import { type IncomingHttpHeaders, request } from 'node:http';
 import { type ErrorName, errors } from '../../../src/domain/errors.ts';
+import { agent } from './connections.ts';
 
 // Requests that a normal client would not send, and checks of the envelope of the answer: for the attack tests.
 
@@ -32,8 +33,6 @@ export interface Sent {
   /** Text and bytes are sent as they are, anything else as JSON. */
   body?: unknown;
 }
-
-const agent = new Agent({ keepAlive: true });
 
 /**
  * Sends a request on a keep-alive connection. Path and headers are sent unchanged.
@@ -92,7 +91,7 @@ export function send(url: string, { method = 'GET', path, headers = {}, token, b
 const inside =
   /SQLSTATE|syntax error at|relation "|violates|jsonb_|pg_|plpgsql|tenant_\d+\.|\bselect\b.*\bfrom\b|\bat .*\.[jt]s\b|node_modules|node:internal|password_hash/i;
 
-/** Describes what is wrong with the envelope of an answer; undefined when it is fine. */
+/** Describes the error in the envelope of an answer; undefined if there is none. */
 export function envelopeError({ status, headers, text, json }: Answered): string | undefined {
   const summary = `${status} ${text.slice(0, 300)}`;
   if (status >= 500) return `is an internal error: ${summary}`;

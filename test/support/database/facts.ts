@@ -10,7 +10,7 @@ export const viewsOf = async (database: TestDatabase): Promise<string[]> =>
     )
   ).map(({ name }) => name);
 
-/** Refreshes all mart tables of a school. Answers the number of rows written, by part. */
+/** Refreshes all mart tables of a school. Returns the number of rows written, by part. */
 export async function refresh(
   database: TestDatabase,
   tenantId: number,

@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import type { TestDatabase } from '../server/database.ts';
+import type { Queries } from '../server/database.ts';
 
 /** A school that exists only in the database, without a service or sessions. */
 export interface BareTenant {
@@ -13,7 +13,7 @@ const { Client, DatabaseError } = shared.pg;
 let serial = 0;
 
 /** Adds the row of a school without a schema, as it is before its first migration. */
-export async function register(database: TestDatabase): Promise<BareTenant> {
+export async function register(database: Pick<Queries, 'query'>): Promise<BareTenant> {
   const subdomain = `bare-${++serial}`;
   const [row] = await database.query<{ id: string }>(
     'insert into platform.tenant (name, subdomain, contact_email, plan_id) values ($1, $1, $2, 3) returning id',
@@ -24,7 +24,7 @@ export async function register(database: TestDatabase): Promise<BareTenant> {
 }
 
 /** Creates a school with its schema and roles, from ready-made tables if the database has some (see ready-schools.ts). */
-export async function provision(database: TestDatabase): Promise<BareTenant> {
+export async function provision(database: Pick<Queries, 'query'>): Promise<BareTenant> {
   const tenant = await register(database);
   await database.query(`
     update platform.tenant t set schema_version = r.version
@@ -98,7 +98,7 @@ export interface TenantTable {
 }
 
 /** Every table of a tenant schema, from the system catalog. */
-export async function tenantTables(database: TestDatabase, schema: string): Promise<TenantTable[]> {
+export async function tenantTables(database: Pick<Queries, 'query'>, schema: string): Promise<TenantTable[]> {
   return database.query<TenantTable & pg.QueryResultRow>(
     `select c.relname as name,
        (select coalesce(json_agg(json_build_object('name', a.attname, 'type', format_type(a.atttypid, null)) order by a.attnum), '[]') from pg_attribute a
@@ -116,7 +116,7 @@ export async function tenantTables(database: TestDatabase, schema: string): Prom
  * Drops the constraints and unique indexes of a school and disables its triggers, but keeps its policies. Each table then
  * accepts a minimal row.
  */
-export async function dropConstraintsAndTriggers(database: TestDatabase, schema: string): Promise<void> {
+export async function dropConstraintsAndTriggers(database: Pick<Queries, 'query'>, schema: string): Promise<void> {
   const rules = await database.query<{ statement: string }>(
     `select format('alter table %s drop constraint if exists %I cascade', conrelid::regclass, conname) as statement
        from pg_constraint where conrelid <> 0 and connamespace = $1::regnamespace and contype in ('c', 'f', 'x', 'u', 'p')

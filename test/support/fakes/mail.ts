@@ -33,7 +33,7 @@ function read(eml: string): Mail {
     to: /^To:.*?([^\s<>"]+@[^\s<>"]+)/m.exec(head)?.[1] ?? '',
     subject: /^Subject: (.*)$/m.exec(head)?.[1] ?? '',
     text,
-    token: /token=([\w-]+)/.exec(text)?.[1] ?? '',
+    token: /token=([\w.-]*[\w-])/.exec(text)?.[1] ?? '',
   };
 }
 
@@ -52,9 +52,9 @@ export async function mailTo(service: TestService, address: string, subject: str
 /** Waits until the worker has run all queued jobs except `deliver`. */
 export async function queueIsEmpty(service: TestService): Promise<void> {
   // Does not wait for `deliver` jobs (push and email of notifications), which other test files cover.
-  await until(
-    async () =>
-      (await service.database.query("select from graphile_worker.jobs where task_identifier <> 'deliver' limit 1"))
-        .length === 0 || undefined,
-  );
+  const jobs = "select from graphile_worker.jobs where task_identifier <> 'deliver' limit 1";
+  await until(async () => {
+    const found = await Promise.all(service.database.all().map((database) => database.query(jobs)));
+    return found.flat().length === 0 || undefined;
+  });
 }

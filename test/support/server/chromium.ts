@@ -38,18 +38,28 @@ const newestMtimeMs = (pattern: string) =>
     ),
   );
 
-/** Rebuilds the console if its source is newer than the build, and warns if there is no browser to test it with. */
-export function prepareConsole(): void {
-  if (newestMtimeMs('src/console/**/*.*') > newestMtimeMs('dist/console/index.html')) {
-    const { status, stderr } = spawnSync(
-      process.execPath,
-      [join(root, 'node_modules/vite/bin/vite.js'), 'build', '--logLevel', 'error'],
-      {
-        cwd: root,
-        encoding: 'utf8',
-      },
-    );
-    if (status !== 0) throw new Error(`The console could not be built: ${stderr}`);
+/** The pages that `npm run build` writes: their sources, one of the files, and the program that builds them. */
+const builtPages = [
+  {
+    name: 'console',
+    sources: ['src/console/**/*.*'],
+    target: 'dist/console/index.html',
+    command: ['node_modules/vite/bin/vite.js', 'build', '--logLevel', 'error'],
+  },
+  {
+    name: 'guide',
+    sources: ['docs/**/*.*', 'README.md', 'CHANGELOG.md'],
+    target: 'dist/guide/index.html',
+    command: ['docs/site/build.ts'],
+  },
+];
+
+/** Rebuilds pages whose sources are newer than the build, and warns if there is no browser to test them with. */
+export function preparePages(): void {
+  for (const { name, sources, target, command } of builtPages) {
+    if (Math.max(...sources.map(newestMtimeMs)) <= newestMtimeMs(target)) continue;
+    const { status, stderr } = spawnSync(process.execPath, command, { cwd: root, encoding: 'utf8' });
+    if (status !== 0) throw new Error(`The ${name} could not be built: ${stderr}`);
   }
   if (chromiumPath() === undefined && process.env['CI'] !== 'true') {
     process.stderr.write(

@@ -7,7 +7,8 @@ declare global {
 
 // Only for threads and child processes, which start by the dozen. This process must not have had it at its own start:
 // node would then write the cache at exit, and Jest would report that a test left something open.
-process.env['NODE_COMPILE_CACHE'] = process.env['TEST_COMPILE_CACHE'];
+const cache = process.env['TEST_COMPILE_CACHE'];
+if (cache !== undefined) process.env['NODE_COMPILE_CACHE'] = cache;
 
 /** The sandbox of a test file, with the modules that all files share as the global `shared`. */
 export default class extends TestEnvironment {

@@ -63,11 +63,11 @@ export interface CrashingServer {
   /** The address of its database `school`. */
   url: string;
   /** Kills the whole server, or one backend, after which Postgres restarts all others. Resolves when it is back. */
-  crash(what: 'server' | 'backend', milliseconds: number): Promise<void>;
+  crash(target: 'server' | 'backend', milliseconds: number): Promise<void>;
   remove(): Promise<void>;
 }
 
-/** Kills a process. Answers whether it existed. */
+/** Kills a process. @returns whether it existed */
 function endProcess(pid: number): boolean {
   try {
     return process.kill(pid, 'SIGKILL');
@@ -96,8 +96,8 @@ export async function crashingServer(): Promise<CrashingServer> {
   return {
     folder,
     url,
-    async crash(what, milliseconds) {
-      if (what === 'server') {
+    async crash(target, milliseconds) {
+      if (target === 'server') {
         await server?.stop('immediate');
         server = undefined;
         await pause(milliseconds);

@@ -21,7 +21,9 @@ const settings = [...scratchSettings, 'wal_recycle=off', 'min_wal_size=32MB'];
 
 /** A name for the present content of the sources and these counts of ready-made schools. */
 async function keyOf(schools: readonly number[]): Promise<string> {
-  const hash = createHash('sha256').update(JSON.stringify([process.arch, process.getuid?.(), schools]));
+  const hash = createHash('sha256').update(
+    JSON.stringify([process.arch, process.env['POSTGRES_BIN'], process.getuid?.(), schools]),
+  );
   for (const source of sources) {
     const entries = await readdir(join(root, source), { recursive: true, withFileTypes: true }).catch(() => undefined);
     const files = entries?.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));

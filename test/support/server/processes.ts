@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { createServer } from 'node:net';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
+import { poolerSettings } from './pooler-settings.ts';
 
 const root = join(import.meta.dirname, '../../..');
 
@@ -24,27 +25,38 @@ export interface Ended {
 /** A program of the project in its own process. */
 export interface Program {
   pid: number;
+  readonly hasEnded: boolean;
   ended: Promise<Ended>;
   /** Waits until its standard output matches. @throws with everything it wrote when it ends before that */
   prints(expected: RegExp): Promise<RegExpExecArray>;
+  /** Everything it has written to standard output so far. */
+  output(): string;
   kill(signal: NodeJS.Signals): void;
 }
 
 /**
- * Starts a program as the npm scripts do. It gets these environment variables, PATH and the compile cache, and nothing
- * else.
- * @param account  the user to run as, if not the current one
+ * Starts a program as the npm scripts do. It gets these environment variables, PATH, POSTGRES_BIN and the compile cache,
+ * and nothing else, not even a .env file.
+ * @param options  the user to run as, if not the current one, and the folder of the project, if not this one
  */
 export function startProgram(
   file: string,
   args: string[],
   env: Record<string, string>,
-  account: { uid?: number; gid?: number } = {},
+  { cwd = root, ...account }: { uid?: number; gid?: number; cwd?: string } = {},
 ): Program {
-  const child = spawn(process.execPath, [join(root, file), ...args], {
-    env: { PATH: process.env['PATH'] ?? '', NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'] ?? '', ...env },
+  const child = spawn(process.execPath, [resolve(cwd, file), ...args], {
+    env: {
+      PATH: process.env['PATH'] ?? '',
+      NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'] ?? '',
+      POSTGRES_BIN: process.env['POSTGRES_BIN'] ?? '',
+      // A developer's .env must not change the tests.
+      ENV_FILE: '',
+      ...poolerSettings(env['DATABASE_URL']),
+      ...env,
+    },
     stdio: ['ignore', 'pipe', 'pipe'],
-    cwd: root,
+    cwd,
     ...account,
   });
   let stdout = '';
@@ -62,6 +74,9 @@ export function startProgram(
   ended.catch(() => undefined);
   return {
     pid: child.pid ?? 0,
+    get hasEnded() {
+      return child.exitCode !== null || child.signalCode !== null;
+    },
     ended,
     prints: (expected) =>
       new Promise((done, fail) => {
@@ -75,6 +90,7 @@ export function startProgram(
         look();
         ended.then(() => fail(new Error(`It ended without printing ${String(expected)}:\n${stdout}\n${stderr}`)), fail);
       }),
+    output: () => stdout,
     kill: (signal) => void child.kill(signal),
   };
 }

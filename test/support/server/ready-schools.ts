@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type pg from 'pg';
 import { type EmbeddedServer, removeCluster } from '../../../src/database/embedded.ts';
 import { withOwner } from '../../../src/database/pool.ts';
-import { templateOf } from './database.ts';
+import { templateOf, withoutSchedule } from './database.ts';
 
 const memoryFolder = '/dev/shm';
 const minFreeBytes = 6e9;
@@ -42,19 +42,20 @@ function isAlive(pid: number): boolean {
  * @param counts  in ascending order
  */
 export async function makeReadySchools(server: EmbeddedServer, counts: readonly number[]): Promise<void> {
-  let made = 0;
+  let created = 0;
   for (const count of counts) {
     const name = templateOf(count);
     await withOwner(server.url('postgres'), (owner) =>
-      owner.query(`create database ${name} template ${templateOf(made)} strategy file_copy`),
+      owner.query(`create database ${name} template ${templateOf(created)} strategy file_copy`),
     );
-    await makeSchools(server.url(name), made + 1, count);
-    if (made === 0) await withOwner(server.url(name), takeReadySchools);
-    made = count;
+    await makeSchools(server.url(name), created + 1, count);
+    if (created === 0) await withOwner(server.url(name), takeReadySchools);
+    created = count;
   }
 }
 
 async function takeReadySchools(owner: pg.Client): Promise<void> {
+  await owner.query(withoutSchedule);
   const { rows } = await owner.query<{ version: number }>(
     'select max(version) as version from platform.tenant_migration',
   );

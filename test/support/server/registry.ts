@@ -1,34 +1,13 @@
 import type { Endpoint } from '../../../src/http/endpoint.ts';
+import type { JsonSchema } from '../../../src/http/openapi-examples.ts';
 import type { Operation } from '../../../src/http/operation.ts';
 import { type Sent, send } from '../client/wire.ts';
 import type { TestService } from './service.ts';
 
 const { resources } = shared;
 
-/** A JSON schema, as far as the tests read it. */
-export interface Schema {
-  $ref?: string;
-  type?: string | string[];
-  enum?: unknown[];
-  const?: unknown;
-  examples?: unknown[];
-  format?: string;
-  pattern?: string;
-  minimum?: number;
-  exclusiveMinimum?: number;
-  maximum?: number;
-  minLength?: number;
-  maxLength?: number;
-  minItems?: number;
-  maxItems?: number;
-  items?: Schema;
-  properties?: Record<string, Schema>;
-  required?: string[];
-  additionalProperties?: Schema | boolean;
-  anyOf?: Schema[];
-  oneOf?: Schema[];
-  allOf?: Schema[];
-}
+/** A JSON schema of the OpenAPI document. */
+export type Schema = JsonSchema;
 
 interface Parameter {
   in: 'path' | 'query' | 'header';
@@ -40,6 +19,8 @@ interface Parameter {
 /** An operation of the OpenAPI document. */
 export interface Documented {
   operationId: string;
+  summary?: string;
+  description?: string;
   security: unknown[];
   parameters?: Parameter[];
   requestBody?: { required?: boolean; content: Record<string, { schema: Schema }> };
@@ -71,11 +52,20 @@ export interface Registered {
   query: Parameter[];
 }
 
+/** The document with the responses and parameters that operations share copied into each of them. */
+function withoutSharedParts(text: string): OpenApi {
+  const { components } = JSON.parse(text) as { components: Record<string, Record<string, unknown>> };
+  return JSON.parse(text, (_key, value: { $ref?: string } | null) => {
+    const [, kind, name] = /^#\/components\/(responses|parameters)\/(.+)$/.exec(value?.$ref ?? '') ?? [];
+    return kind && name ? components[kind]?.[name] : value;
+  }) as OpenApi;
+}
+
 /** Every endpoint of a running service, and its document. @throws when route table, document and registry disagree */
 export async function registry(
   service: TestService,
 ): Promise<{ endpoints: Registered[]; document: OpenApi; operations: Operation[] }> {
-  const document = JSON.parse((await send(service.url, { path: '/api/openapi.json' })).text) as OpenApi;
+  const document = withoutSharedParts((await send(service.url, { path: '/api/openapi.json' })).text);
   const operations = await service.database.query<Operation & Record<string, unknown>>(
     'select * from core.operation order by name',
   );
@@ -107,6 +97,8 @@ export const isAnonymous = ({ operation }: Registered) =>
   ['public', 'token', 'feed', 'picture', 'refresh'].includes(operation.access);
 
 /** Endpoints for users of schools. */
+export const isForOperators = ({ operation }: Pick<Registered, 'operation'>) =>
+  ['platform', 'analyst'].includes(operation.access);
 export const isForSchools = ({ operation }: Registered) => ['tenant', 'any'].includes(operation.access);
 
 const thisYear = new Date().getUTCFullYear();
@@ -144,6 +136,13 @@ const fixedBodies: Record<string, Record<string, unknown> | ((id: number) => Rec
   transport_fee_plans_create: { min_km: null, max_km: null },
   // In the academic year of School.classroom, and in the year of the plan that `populate` creates.
   transport_fee_plans_generate: { date: `${thisYear}-09-01` },
+  // The worker sends nothing to a disabled webhook, and so changes no table in the background.
+  webhooks_create: { is_active: false },
+  webhooks_update: { is_active: false },
+  platform_webhooks_create: { is_active: false },
+  platform_webhooks_update: { is_active: false },
+  api_keys_create: { permissions: ['student.read'] },
+  api_keys_update: { permissions: ['student.read'] },
 };
 
 /** Query parameters that a schema cannot express, by operation. */
@@ -242,9 +241,11 @@ export function sampleBody(
   { body, operation }: Registered,
   options: SampleOptions,
 ): Body | undefined {
-  const made = body && (sample(document, body, '', options) as Body);
+  const sampled = body && (sample(document, body, '', options) as Body);
   const over = fixedBodies[operation.name];
-  return made && !Array.isArray(made) ? { ...made, ...(typeof over === 'function' ? over(options.id) : over) } : made;
+  return sampled && !Array.isArray(sampled)
+    ? { ...sampled, ...(typeof over === 'function' ? over(options.id) : over) }
+    : sampled;
 }
 
 /** The path of an endpoint with its ids, and the required query parameters. */
@@ -273,7 +274,7 @@ export const pixel = Buffer.from(
 );
 
 /** A small valid file for an endpoint: content and name. */
-const sampleFile = (types: readonly string[]): [Buffer, string] =>
+export const sampleFile = (types: readonly string[]): [Buffer, string] =>
   types.includes('text/csv') ? [Buffer.from('first_name,last_name\nSample,Person\n'), 'file.csv'] : [pixel, 'file.png'];
 
 /** A multipart body with one file and other fields, and its type. */
@@ -317,8 +318,10 @@ export function sampleRequest(
   over: { parameters?: Record<string, number | string>; body?: Body } = {},
 ): Sent {
   const { upload } = endpoint.route;
-  const made = sampleBody(document, endpoint, options);
-  const body = made && (Array.isArray(over.body) ? over.body : Array.isArray(made) ? made : { ...made, ...over.body });
+  const sentBody = sampleBody(document, endpoint, options);
+  const body =
+    sentBody &&
+    (Array.isArray(over.body) ? over.body : Array.isArray(sentBody) ? sentBody : { ...sentBody, ...over.body });
   return {
     method: endpoint.method,
     path: samplePath(document, endpoint, options, over.parameters),

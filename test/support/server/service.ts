@@ -3,16 +3,20 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll } from '@jest/globals';
 import type { Client } from '../client/client.ts';
-import { testDatabase, type TestDatabase } from './database.ts';
+import { closeIdleConnections } from '../client/connections.ts';
+import { type Queries, testDatabase, type TestDatabase, withoutSchedule } from './database.ts';
 import { until } from '../client/until.ts';
+import { poolerSettings } from './pooler-settings.ts';
 
-const { client, createOperator, passwords, readConfig, startService, withOwner } = shared;
+const { client, createOperator, passwords, readConfig, startService, withOptions, withOwner } = shared;
 
 /** Argon2 as in the service, but with 64 KiB instead of 19 MiB: tests log in a thousand times. */
 const hashing = passwords({ memoryCost: 64 });
 
 export const operatorEmail = 'operator@test.example';
 export const testPassword = 'test-password';
+/** Signs the tokens of every service of the tests. */
+export const testJwtSecret = 'a secret of the tests that is long enough';
 
 /** A running service on a database of its own. */
 export interface TestService {
@@ -20,6 +24,8 @@ export interface TestService {
   /** The address of the metrics, if METRICS_PORT is set. */
   metricsUrl: string | undefined;
   database: TestDatabase;
+  /** What another API process on the same schools needs besides the address of the database. */
+  settings: Record<string, string>;
   /** A client without a login. */
   anonymous: Client;
   /** A platform operator. */
@@ -39,26 +45,35 @@ export interface School {
   subdomain: string;
   /** The schema of its tables. */
   schema: string;
+  /** The database that serves it: another one than that of the service if schools are on several servers. */
+  database: Queries;
   /** Its first admin. */
   admin: Client;
   adminEmail: string;
   /** Adds a user with these roles (by name) and logs them in. */
   user(roles: string[], fields?: Record<string, unknown>): Promise<Client & { id: number; email: string }>;
-  /** Adds a role with exactly these permissions. Answers its name. */
+  /** Adds a role with exactly these permissions. Returns its name. */
   role(...permissions: string[]): Promise<string>;
-  /** Inserts a row into a table of the school. Answers its id. */
+  /** Inserts a row into a table of the school. Returns its id. */
   insert(table: string, fields: Record<string, unknown>): Promise<number>;
-  /** Inserts an academic year (if there is none), a grade and a class. Answers their ids. */
+  /** Inserts an academic year (if there is none), a grade and a class. Returns their ids. */
   classroom(name?: string): Promise<{ classId: number; gradeId: number; yearId: number }>;
 }
+
+/** Settings of a service with ten connections, of which one school uses at most eight at the same time. */
+export const manyConnections = { DATABASE_POOL_SIZE: '10' };
 
 /** Enough ready-made schools for most files. */
 const defaultSchools = 3;
 
 let serial = 0;
+/** Letters that differ in each file of a run whose files share the servers. Digits could be part of a test's text. */
+const fileLetters = process.env['TEST_NODES']
+  ? Array.from({ length: 8 }, () => String.fromCharCode(97 + Math.random() * 26)).join('')
+  : '';
 
-/** A name that is unique in the test file: `what` and a number. */
-export const unique = (what: string) => `${what}-${++serial}`;
+/** A name that is unique in the test file: `prefix` and a number. */
+export const unique = (prefix: string) => `${prefix}-${fileLetters}${++serial}`;
 
 /**
  * Starts the API and a worker on a clone of the migrated database.
@@ -68,30 +83,52 @@ export const unique = (what: string) => `${what}-${++serial}`;
  */
 export async function testService(env: Record<string, string> = {}, schools = defaultSchools): Promise<TestService> {
   const database = await testDatabase(schools);
+  const { servers } = database;
+  const settings: Record<string, string> = servers
+    ? {
+        API_DATABASE_URL: withOptions(servers.router, '-c role=school_api'),
+        LISTEN_DATABASE_URL: [servers.home, ...servers.nodes.map(({ url }) => url)].join(' '),
+      }
+    : {};
   const dataDir = await mkdtemp(join(tmpdir(), 'school-data-'));
   const config = readConfig({
     PORT: '0',
     NODE_ENV: 'test',
     DATA_DIR: dataDir,
     LOG_LEVEL: 'silent',
-    JWT_SECRETS: 'a secret of the tests that is long enough',
+    // So that a table changes only while a request changes it.
+    USAGE_INTERVAL_MS: '3600000',
+    // Tests of schools that stay closed send a request to each operation.
+    CLOSED_SCHOOL_WAIT_MS: '0',
+    JWT_SECRETS: testJwtSecret,
     RATE_LIMIT_PER_MINUTE: '0',
+    USER_RATE_LIMIT_PER_MINUTE: '0',
+    SCHOOL_RATE_LIMIT_PER_MINUTE: '0',
     PUBLIC_RATE_LIMIT_PER_MINUTE: '0',
-    DATABASE_POOL_SIZE: '8',
+    // Few, because a new connection makes its first requests slow. `manyConnections` overrides it.
+    DATABASE_POOL_SIZE: '4',
+    // Each of them opens a connection at the start. Two still run jobs at the same time.
+    WORKER_CONCURRENCY: '2',
+    ...poolerSettings(database.url),
+    ...settings,
     ...env,
   });
   const passwordHash = await hashing.hash(testPassword);
-  await withOwner(database.url, (owner) =>
-    createOperator(owner, {
+  const homeUrl = servers?.home ?? database.url;
+  await withOwner(homeUrl, async (owner) => {
+    // Databases with ready-made schools have it already.
+    if (schools === 0) await owner.query(withoutSchedule);
+    await createOperator(owner, {
       email: operatorEmail,
       passwordHash,
       firstName: 'Op',
       lastName: 'Erator',
       role: 'admin',
       tenantIds: null,
-    }),
-  );
-  const service = await startService(config, database.url, ['api', 'worker'], hashing);
+    });
+  });
+  const service = await startService(config, homeUrl, ['api', 'worker'], hashing);
+  const workers = await Promise.all((servers?.nodes ?? []).map(({ url }) => startService(config, url, ['worker'])));
   const url = service.url ?? '';
   const anonymous = await client(url);
   const operator = await anonymous.login({ is_platform: true, email: operatorEmail, password: testPassword });
@@ -123,6 +160,7 @@ export async function testService(env: Record<string, string> = {}, schools = de
       id: data.id,
       subdomain,
       schema,
+      database: database.of(data.id),
       admin,
       adminEmail,
       async user(roles, userFields = {}) {
@@ -130,7 +168,7 @@ export async function testService(env: Record<string, string> = {}, schools = de
         const ids = await database.query<{ id: string }>(`select id from ${schema}.role where name = any ($1)`, [
           roles,
         ]);
-        const made = await admin.post<{ id: number }>(
+        const created = await admin.post<{ id: number }>(
           '/api/users',
           {
             email,
@@ -143,7 +181,7 @@ export async function testService(env: Record<string, string> = {}, schools = de
           201,
         );
         const loggedIn = await anonymous.login({ tenant_id: data.id, email, password: testPassword });
-        return Object.assign(loggedIn, { id: made.data.id, email });
+        return Object.assign(loggedIn, { id: created.data.id, email });
       },
       async role(...permissions) {
         const { data: allPermissions } = await admin.get<{ id: number; name: string }[]>('/api/rbac/permissions');
@@ -155,12 +193,12 @@ export async function testService(env: Record<string, string> = {}, schools = de
       },
       async insert(table, row) {
         const columns = Object.keys(row);
-        const [made] = await database.query<{ id: number }>(
+        const [created] = await database.query<{ id: number }>(
           `insert into ${schema}.${table} (${columns.join()}) values (${columns.map((_, n) => `$${n + 1}`).join()}) returning id::integer`,
           Object.values(row),
         );
-        if (!made) throw new Error(`no ${table} was made`);
-        return made.id;
+        if (!created) throw new Error(`No row of ${table} was created.`);
+        return created.id;
       },
       async classroom(name = 'Class') {
         const [row] = await database.query<{ class_id: string; grade_id: string; year_id: string }>(
@@ -174,7 +212,7 @@ export async function testService(env: Record<string, string> = {}, schools = de
            returning id as class_id, grade_id, academic_year_id as year_id`,
           [name],
         );
-        if (!row) throw new Error('no class was made');
+        if (!row) throw new Error('No class was created.');
         return { classId: Number(row.class_id), gradeId: Number(row.grade_id), yearId: Number(row.year_id) };
       },
     };
@@ -184,6 +222,7 @@ export async function testService(env: Record<string, string> = {}, schools = de
     url,
     metricsUrl: service.metricsUrl,
     database,
+    settings,
     anonymous,
     operator,
     school,
@@ -200,7 +239,10 @@ export async function testService(env: Record<string, string> = {}, schools = de
       return Promise.all(names.map((name) => readFile(join(folder, name), 'utf8')));
     },
     async close() {
-      await service.close();
+      // Those of `send`, and those of `client`, which is loaded once per process.
+      closeIdleConnections();
+      shared.closeIdleConnections();
+      await Promise.all([service, ...workers].map((each) => each.close()));
       await database.drop();
       await rm(dataDir, { recursive: true, force: true });
     },

@@ -5,11 +5,13 @@ import type { GlobalConfig } from 'jest';
 import { type EmbeddedServer, scratchSettings, startEmbedded } from '../../../src/database/embedded.ts';
 import { scratchFolder } from './ready-schools.ts';
 import { ownFolder } from './own-server.ts';
-import { prepareConsole } from './chromium.ts';
+import { preparePages } from './chromium.ts';
+import { type Pooler, startPooler } from './pooler.ts';
 import { prepareClusters } from './prepared-cluster.ts';
 
 declare global {
   var testServer: { server: EmbeddedServer; dataDir: string } | undefined;
+  var testPooler: Pooler | undefined;
   var testCompileCache: string | undefined;
 }
 
@@ -20,24 +22,30 @@ declare global {
 const readySchools = (isInMemory: boolean, isWholeRun: boolean) =>
   isInMemory ? [3, 8, 20, ...(isWholeRun ? [45] : [])] : [2];
 
+/** Starting a parallel worker takes longer than any query of the tests. */
+const settings = [...scratchSettings, 'max_parallel_workers_per_gather=0'];
+
 /**
  * Starts one Postgres server for the whole run, with the databases that test files clone: `template_school` is
  * migrated; the others also have the tables of the first schools (see ready-schools.ts). Also keeps a copy of a
  * server's files with only the migrated database, for tests that need a server of their own.
  */
 export default async function setup({ nonFlagArgs }: GlobalConfig): Promise<void> {
-  prepareConsole();
+  preparePages();
   const folder = await scratchFolder();
   const dataDir = await ownFolder(`school-scratch-${String(process.pid)}-`, folder);
   try {
     const counts = readySchools(folder !== undefined, nonFlagArgs.length === 0);
     await prepareClusters(dataDir, counts);
     process.env['TEST_READY_SCHOOLS'] = JSON.stringify(counts);
-    const server = await startEmbedded(dataDir, scratchSettings);
+    const server = await startEmbedded(dataDir, settings);
     globalThis.testServer = { server, dataDir };
     process.env['TEST_SERVER_URL'] = server.url('DATABASE');
+    const pooler = process.env['TEST_PGBOUNCER'];
+    if (pooler) globalThis.testPooler = await startPooler(pooler, server);
   } catch (error) {
     // Jest runs no teardown after a setup that failed.
+    await globalThis.testServer?.server.stop();
     await rm(dataDir, { recursive: true, force: true });
     throw error;
   }

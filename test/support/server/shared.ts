@@ -3,6 +3,8 @@
  * them once per test process. An import in a test file would load them again for each file.
  */
 export { default as pg } from 'pg';
+export { addNode } from '../../../src/database/nodes.ts';
+export { createRouter } from '../../../src/database/router.ts';
 export { createOperator } from '../../../src/database/operator.ts';
 export { passwords } from '../../../src/domain/passwords.ts';
 export { ConfigError, readConfig } from '../../../src/process/config.ts';
@@ -11,8 +13,9 @@ export { migrate } from '../../../src/database/migrate.ts';
 export { readOptions } from '../../../src/documents/spreadsheets.ts';
 export { startService } from '../../../src/process/service.ts';
 export { loadDemo } from '../../../src/process/demo.ts';
-export { withOwner } from '../../../src/database/pool.ts';
+export { withOptions, withOwner } from '../../../src/database/pool.ts';
 export { client } from '../client/client.ts';
+export { closeIdleConnections } from '../client/connections.ts';
 
 /** Drives a browser. Loaded on demand, since few files need it. */
 export const playwright = () => import('playwright-core');

@@ -1,15 +1,12 @@
-import { useState } from 'preact/hooks';
 import { AuditEntries } from '../../audit-entries.tsx';
-import { showToast } from '../../dialogs.tsx';
+import { ExportButton } from '../../export-button.tsx';
 import { actionName } from '../../format.tsx';
 import { SelectField, TextField } from '../../forms.tsx';
-import { request, download } from '../../api.ts';
-import { toFailure, isAbort } from '../../http.ts';
-import { Icon } from '../../icons.tsx';
+import { request } from '../../api.ts';
 import { useLoad } from '../../load.ts';
 import { Card, EmptyState, PageHeader, PagedList } from '../../components.tsx';
 import { route, setSearch } from '../../router.ts';
-import { SchoolPicker } from './school-picker.tsx';
+import { SchoolPicker } from '../../school-picker.tsx';
 import type { AuditLog as AuditLogEntry } from '../../types.ts';
 
 interface Filters {
@@ -20,25 +17,6 @@ interface Filters {
 }
 
 const isFiltered = (filters: Filters) => Object.values(filters).some((value) => value !== '');
-
-function ExportButton({ filters }: { filters: Filters }) {
-  const [isExporting, setExporting] = useState(false);
-  const exportCsv = async () => {
-    setExporting(true);
-    try {
-      await download('/api/platform/audit-logs/export', { ...filters, format: 'csv' });
-      showToast('Audit log exported.');
-    } catch (thrown) {
-      if (!isAbort(thrown)) showToast(toFailure(thrown).message, true);
-    }
-    setExporting(false);
-  };
-  return (
-    <button type="button" class="button" disabled={isExporting} onClick={() => void exportCsv()}>
-      <Icon name="export" /> {isExporting ? 'Exporting…' : 'Export CSV'}
-    </button>
-  );
-}
 
 function AuditFilters({ filters, onChange }: { filters: Filters; onChange: (change: Partial<Filters>) => void }) {
   const { tenant_id, action, from_date, to_date } = filters;
@@ -103,7 +81,14 @@ export function AuditLog() {
       <PageHeader
         title="Audit log"
         lead="All actions by operators, and every request made while logged in to a school. Entries cannot be changed."
-        actions={<ExportButton filters={filters} />}
+        actions={
+          <ExportButton
+            path="/api/platform/audit-logs/export"
+            query={{ ...filters }}
+            label="Export CSV"
+            message="Audit log exported."
+          />
+        }
       />
       <Card isFlush>
         <AuditFilters filters={filters} onChange={change} />

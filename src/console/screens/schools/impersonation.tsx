@@ -1,8 +1,9 @@
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { CopyButton } from '../../components.tsx';
-import { Dialog } from '../../dialogs.tsx';
+import { Dialog, DialogFoot } from '../../dialogs.tsx';
 import { Field, FormError, useForm } from '../../forms.tsx';
 import { request } from '../../api.ts';
+import { closeUnlessDirty } from '../../router.ts';
 import { Icon } from '../../icons.tsx';
 import type { Impersonation, TenantDetail } from '../../types.ts';
 
@@ -26,23 +27,30 @@ function Countdown({ until }: { until: string }) {
   );
 }
 
+/** A command that shows the user whose access the token gives. */
+const curl = (token: string) => `curl -H 'Authorization: Bearer ${token}' ${location.origin}/api/auth/profile`;
+
 function Result({ impersonation, onClose }: { impersonation: Impersonation; onClose: () => void }) {
   const { user, tenant, expires_at, url, access_token } = impersonation;
+  const result = useRef<HTMLParagraphElement>(null);
+  useEffect(() => result.current?.focus(), []);
   return (
     <>
       <div class="dialog-body">
-        <p>
+        {/* The form with the focus is gone. Screen readers announce the result when it gets the focus. */}
+        <p tabIndex={-1} ref={result}>
           You are logged in to <bdi>{tenant.name}</bdi> as <strong>{user.email}</strong>.{' '}
           <Countdown until={expires_at} />
         </p>
         {url === null ? (
           <>
             <p class="muted">
-              There is no link because APP_URL is not set for this installation. Use this access token with the school’s
-              API:
+              There is no link to open, because this installation does not name the address of the schools’ app (setting
+              APP_URL). You can still call the API as this admin, from a terminal. This command shows their profile; the
+              copy contains your access token:
             </p>
-            <p class="code token" tabIndex={0} aria-label="Access token">
-              {access_token}
+            <p class="code token" tabIndex={0} aria-label="Command">
+              {curl('…')}
             </p>
           </>
         ) : (
@@ -50,7 +58,7 @@ function Result({ impersonation, onClose }: { impersonation: Impersonation; onCl
         )}
       </div>
       <div class="dialog-foot">
-        <CopyButton text={url ?? access_token}>{url === null ? 'Copy token' : 'Copy link'}</CopyButton>
+        <CopyButton text={url ?? curl(access_token)}>{url === null ? 'Copy command' : 'Copy link'}</CopyButton>
         {url === null ? (
           <button type="button" class="button primary" onClick={onClose}>
             Done
@@ -82,6 +90,7 @@ export function Impersonate({
     setImpersonation(data);
     onLoggedIn();
   });
+  const close = closeUnlessDirty(onClose);
   return (
     <Dialog
       title={
@@ -89,7 +98,7 @@ export function Impersonate({
           Log in to <bdi>{school.name}</bdi>
         </>
       }
-      onClose={onClose}
+      onClose={close}
     >
       {impersonation ? (
         <Result impersonation={impersonation} onClose={onClose} />
@@ -125,14 +134,11 @@ export function Impersonate({
               )}
             </Field>
           </div>
-          <div class="dialog-foot">
-            <button type="button" class="button" onClick={onClose}>
-              Cancel
-            </button>
-            <button class="button primary" disabled={form.isBusy}>
-              {form.isBusy ? 'Logging in…' : 'Log in as admin'}
-            </button>
-          </div>
+          <DialogFoot
+            onCancel={close}
+            label={form.isBusy ? 'Logging in…' : 'Log in as admin'}
+            isDisabled={form.isBusy}
+          />
         </form>
       )}
     </Dialog>

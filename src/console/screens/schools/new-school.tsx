@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { showToast } from '../../dialogs.tsx';
-import { formatAmount, formatNumber, fromLocalInput } from '../../format.tsx';
+import { formatNumber, formatPrice, fromLocalInput } from '../../format.tsx';
 import { type Form, FormError, TextField, useForm } from '../../forms.tsx';
 import { request, idempotencyKeys } from '../../api.ts';
 import { Card, PageHeader, AsyncContent } from '../../components.tsx';
@@ -112,7 +112,7 @@ interface PlanChoiceProps {
 }
 
 function PlanChoice({ plan, isChosen, isInvalid, onChoose }: PlanChoiceProps) {
-  const { name, price_monthly, max_students, max_teachers } = plan;
+  const { name, max_students, max_teachers } = plan;
   return (
     <label class="choice">
       <input
@@ -123,7 +123,7 @@ function PlanChoice({ plan, isChosen, isInvalid, onChoose }: PlanChoiceProps) {
         onChange={onChoose}
       />
       <strong>
-        {name} <span class="number">{formatAmount(price_monthly)}</span>
+        {name} <span class="number">{formatPrice(plan)}</span>
       </strong>
       <small>
         {formatNumber(max_students)} students, {formatNumber(max_teachers)} teachers

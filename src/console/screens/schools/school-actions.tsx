@@ -98,6 +98,16 @@ export const cancelSubscription: SchoolAction = async (school, reload) => {
   if (await confirmRequest(dialog, send, reload)) showToast(<>Subscription of {nameOf(school)} cancelled.</>);
 };
 
+export const activateSubscription: SchoolAction = async (school, reload) => {
+  const dialog = {
+    title: <>Activate the subscription of {nameOf(school)}?</>,
+    text: <p>A paid period of a month starts now.</p>,
+    confirmLabel: 'Activate subscription',
+  };
+  const send = () => request('PUT', `${path(school)}/subscription`, { body: { status: 'active' } });
+  if (await confirmRequest(dialog, send, reload)) showToast(<>Subscription of {nameOf(school)} activated.</>);
+};
+
 export const forbidImpersonation: SchoolAction = async (school, reload) => {
   const dialog = {
     title: 'Turn off operator login?',

@@ -1,5 +1,5 @@
 import { useId } from 'preact/hooks';
-import { formatAmount, featureName, featureNames, formatNumber } from '../../format.tsx';
+import { featureName, featureNames, formatNumber, formatPrice } from '../../format.tsx';
 import { SelectField, TextField } from '../../forms.tsx';
 import { planFeatures } from '../../plans.ts';
 import type { Plan } from '../../types.ts';
@@ -40,9 +40,7 @@ export function PlanField({ plans, ...props }: FieldProps & { plans: Plan[] }) {
       label="Plan"
       name="plan_id"
       isRequired
-      options={plans.map(
-        ({ id, name, price_monthly }) => [String(id), `${name}, ${formatAmount(price_monthly)} per month`] as const,
-      )}
+      options={plans.map((plan) => [String(plan.id), `${plan.name}, ${formatPrice(plan)} per month`] as const)}
       hint={
         chosen &&
         `Up to ${formatNumber(chosen.max_students)} students and ${formatNumber(chosen.max_teachers)} teachers. ` +

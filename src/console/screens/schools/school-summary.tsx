@@ -1,5 +1,7 @@
 import { featureName, formatNumber, Timestamp } from '../../format.tsx';
-import { Badge, Card } from '../../components.tsx';
+import { Card } from '../../components.tsx';
+import { href } from '../../router.ts';
+import { SubscriptionBadge } from './subscription-tab.tsx';
 import type { Plan, TenantDetail } from '../../types.ts';
 
 function Count({ label, value, max }: { label: string; value: number; max?: number | undefined }) {
@@ -34,51 +36,15 @@ function OperatorLogin({ school, onForbid }: { school: TenantDetail; onForbid: (
   );
 }
 
-function Subscription({
-  school,
-  onChange,
-  onCancel,
-}: {
-  school: TenantDetail;
-  onChange: () => void;
-  onCancel: () => void;
-}) {
-  const { status } = school.subscription;
-  if (!status) return <>none</>;
-  return (
-    <>
-      <Badge value={status} />
-      {school.status !== 'deleted' && (
-        <>
-          {' '}
-          <button type="button" class="link small" onClick={onChange}>
-            Change subscription
-          </button>
-          {status !== 'cancelled' && (
-            <>
-              {' · '}
-              <button type="button" class="link small" onClick={onCancel}>
-                Cancel subscription
-              </button>
-            </>
-          )}
-        </>
-      )}
-    </>
-  );
-}
-
 interface SummaryProps {
   school: TenantDetail;
   /** The plan of the school, once it is loaded. */
   plan: Plan | undefined;
   onForbidImpersonation: () => void;
-  onChangeSubscription: () => void;
-  onCancelSubscription: () => void;
 }
 
 /** The facts about a school that the form does not edit. */
-export function SchoolSummary({ school, plan, ...actions }: SummaryProps) {
+export function SchoolSummary({ school, plan, onForbidImpersonation }: SummaryProps) {
   const { stats, subscription, trial_ends_at, enabled_features, is_setup_complete, created_at } = school;
   return (
     <Card title="Summary">
@@ -88,11 +54,10 @@ export function SchoolSummary({ school, plan, ...actions }: SummaryProps) {
         <Count label="Classes" value={stats.total_classes} />
         <dt>Subscription</dt>
         <dd>
-          <Subscription
-            school={school}
-            onChange={actions.onChangeSubscription}
-            onCancel={actions.onCancelSubscription}
-          />
+          <SubscriptionBadge school={school} />{' '}
+          <a class="small" href={href(`/schools/${school.id}/subscription`)}>
+            Manage
+          </a>
         </dd>
         {subscription.current_period_end && (
           <>
@@ -128,7 +93,7 @@ export function SchoolSummary({ school, plan, ...actions }: SummaryProps) {
         </dd>
         <dt>Operator login</dt>
         <dd>
-          <OperatorLogin school={school} onForbid={actions.onForbidImpersonation} />
+          <OperatorLogin school={school} onForbid={onForbidImpersonation} />
         </dd>
       </dl>
     </Card>

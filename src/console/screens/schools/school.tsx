@@ -8,18 +8,12 @@ import { AsyncContent, Badge, Card, EmptyState, PageHeader } from '../../compone
 import { usePlans } from '../../plans.ts';
 import { href } from '../../router.ts';
 import type { TenantDetail } from '../../types.ts';
+import { UsageContent, UsageExports, useUsage } from '../../usage.tsx';
 import { Impersonate } from './impersonation.tsx';
-import {
-  activateSchool,
-  cancelSubscription,
-  deleteSchool,
-  forbidImpersonation,
-  restoreSchool,
-  suspendSchool,
-} from './school-actions.tsx';
+import { activateSchool, deleteSchool, forbidImpersonation, restoreSchool, suspendSchool } from './school-actions.tsx';
 import { SchoolForm, type SchoolResponse } from './school-form.tsx';
 import { SchoolSummary } from './school-summary.tsx';
-import { SubscriptionDialog } from './subscription-dialog.tsx';
+import { SubscriptionTab } from './subscription-tab.tsx';
 
 interface ButtonsProps {
   school: TenantDetail;
@@ -82,17 +76,14 @@ function StatusNotice({ school: { status, deleted_at } }: { school: TenantDetail
 interface DetailsProps {
   response: SchoolResponse;
   reload: () => Promise<void>;
-  setSchool: (response: SchoolResponse) => void;
   onSaved: (response: SchoolResponse) => void;
 }
 
-function SchoolDetails({ response, reload, setSchool, onSaved }: DetailsProps) {
+function SchoolDetails({ response, reload, onSaved }: DetailsProps) {
   const school = response.data;
   const plans = usePlans();
-  const [isChangingSubscription, setChangingSubscription] = useState(false);
   return (
     <>
-      <StatusNotice school={school} />
       <div class="columns">
         <AsyncContent state={plans} lines={8}>
           {(all) => <SchoolForm key={school.id} response={response} plans={all} onSaved={onSaved} />}
@@ -102,8 +93,6 @@ function SchoolDetails({ response, reload, setSchool, onSaved }: DetailsProps) {
             school={school}
             plan={plans.data?.find((plan) => plan.id === school.plan.id)}
             onForbidImpersonation={() => void forbidImpersonation(school, reload)}
-            onChangeSubscription={() => setChangingSubscription(true)}
-            onCancelSubscription={() => void cancelSubscription(school, reload)}
           />
           <Card title="Recent activity" actions={<a href={href(`/audit?tenant_id=${school.id}`)}>View all</a>}>
             {school.recent_audit_logs.length > 0 ? (
@@ -114,10 +103,49 @@ function SchoolDetails({ response, reload, setSchool, onSaved }: DetailsProps) {
           </Card>
         </div>
       </div>
-      {isChangingSubscription && (
-        <SubscriptionDialog response={response} onClose={() => setChangingSubscription(false)} onSaved={setSchool} />
-      )}
     </>
+  );
+}
+
+function SchoolSubscription(props: Omit<Parameters<typeof SubscriptionTab>[0], 'plan'>) {
+  const plans = usePlans();
+  const { plan } = props.response.data;
+  return <SubscriptionTab {...props} plan={plans.data?.find(({ id }) => id === plan.id)} />;
+}
+
+function SchoolUsage({ school }: { school: TenantDetail }) {
+  const id = String(school.id);
+  const usage = useUsage(id);
+  return (
+    <>
+      <div class="actions tab-actions">
+        <UsageExports tenantId={id} />
+      </div>
+      <UsageContent state={usage} />
+    </>
+  );
+}
+
+/** The parts of the screen, by the end of the address. */
+const tabs = [
+  ['', 'Details'],
+  ['subscription', 'Subscription'],
+  ['usage', 'Usage'],
+] as const;
+
+function Tabs({ id, part }: { id: string; part: string }) {
+  return (
+    <nav class="tabs" aria-label="School">
+      {tabs.map(([name, label]) => (
+        <a
+          key={name}
+          href={href(`/schools/${id}${name && `/${name}`}`)}
+          aria-current={part === name ? 'page' : undefined}
+        >
+          {label}
+        </a>
+      ))}
+    </nav>
   );
 }
 
@@ -127,7 +155,7 @@ const NotFound = () => (
   </EmptyState>
 );
 
-export function School({ id = '' }: Record<string, string>) {
+export function School({ id = '', part = '' }: Record<string, string>) {
   const state = useLoad<SchoolResponse>(`school ${id}`, (signal) =>
     request<TenantDetail>('GET', `/api/platform/tenants/${encodeURIComponent(id)}`, { signal }),
   );
@@ -152,19 +180,30 @@ export function School({ id = '' }: Record<string, string>) {
       {isNotFound ? (
         <NotFound />
       ) : (
-        <AsyncContent state={state} lines={8}>
-          {(response) => (
-            <SchoolDetails
-              response={response}
-              reload={state.reload}
-              setSchool={state.set}
-              onSaved={(saved) => {
-                showToast('School saved.');
-                state.set(saved);
-              }}
-            />
-          )}
-        </AsyncContent>
+        <>
+          <Tabs id={id} part={part} />
+          <AsyncContent state={state} lines={8}>
+            {(response) => (
+              <>
+                <StatusNotice school={response.data} />
+                {part === 'usage' ? (
+                  <SchoolUsage school={response.data} />
+                ) : part === 'subscription' ? (
+                  <SchoolSubscription response={response} reload={state.reload} setSchool={state.set} />
+                ) : (
+                  <SchoolDetails
+                    response={response}
+                    reload={state.reload}
+                    onSaved={(saved) => {
+                      showToast('School saved.');
+                      state.set(saved);
+                    }}
+                  />
+                )}
+              </>
+            )}
+          </AsyncContent>
+        </>
       )}
       {school && isLoggingIn && (
         <Impersonate school={school} onClose={() => setLoggingIn(false)} onLoggedIn={() => void state.reload()} />

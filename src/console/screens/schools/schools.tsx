@@ -1,11 +1,16 @@
-import { useEffect, useRef, useState } from 'preact/hooks';
-import { Timestamp, formatNumber } from '../../format.tsx';
+import { useState } from 'preact/hooks';
 import { request } from '../../api.ts';
 import { Icon } from '../../icons.tsx';
-import { useLoad, useDebounced } from '../../load.ts';
-import { Badge, Card, EmptyState, PageHeader, PagedList, SearchBox, SortableHeader } from '../../components.tsx';
+import { useLoad } from '../../load.ts';
+import { Card, EmptyState, PageHeader, PagedList, SearchBox, SortableHeader } from '../../components.tsx';
+import { ExportButton } from '../../export-button.tsx';
 import { href, route, setSearch } from '../../router.ts';
+import { useSearchText } from '../../search-text.ts';
+import { useStored } from '../../stored.ts';
 import type { Tenant } from '../../types.ts';
+import { BulkActions } from './bulk-actions.tsx';
+import { columns, ColumnsDialog, defaultColumns } from './columns.tsx';
+import { SavedFilters } from './saved-filters.tsx';
 
 const statusOptions = [
   ['', 'All'],
@@ -13,25 +18,6 @@ const statusOptions = [
   ['suspended', 'Suspended'],
   ['deleted', 'Deleted'],
 ] as const;
-
-/** The text in the search box. Once the operator pauses, it becomes the search of the list. */
-function useSearchText(search: string, onSearch: (search: string) => void): [string, (text: string) => void] {
-  const [typed, setTyped] = useState(search);
-  const debounced = useDebounced(typed, 200);
-  const lastSearch = useRef(search);
-  useEffect(() => {
-    if (debounced.trim() === search) return;
-    lastSearch.current = debounced.trim();
-    onSearch(lastSearch.current);
-  }, [debounced]);
-  // Take over a search that came from a link or the back button. Ignore our own: the operator may have typed on.
-  useEffect(() => {
-    if (search === lastSearch.current) return;
-    lastSearch.current = search;
-    setTyped(search);
-  }, [search]);
-  return [typed, setTyped];
-}
 
 function StatusFilter({ status, onChange }: { status: string; onChange: (status: string) => void }) {
   return (
@@ -53,46 +39,85 @@ interface Sorting {
   onSort: (name: string, order: 'asc' | 'desc') => void;
 }
 
-function SchoolTable({ schools, sorting }: { schools: Tenant[]; sorting: Sorting }) {
+interface Selection {
+  /** The selected schools by id, of all pages. */
+  selected: ReadonlyMap<number, Tenant>;
+  /** Selects or deselects schools. */
+  onSelect: (schools: Tenant[], isSelected: boolean) => void;
+}
+
+interface SchoolTableProps extends Selection {
+  schools: Tenant[];
+  shownColumns: string[];
+  sorting: Sorting;
+}
+
+function SchoolTable({ schools, shownColumns, sorting, selected, onSelect }: SchoolTableProps) {
+  const shown = shownColumns.flatMap((name) => {
+    const column = columns[name];
+    return column ? [{ name, ...column }] : [];
+  });
+  const selectedHere = schools.filter(({ id }) => selected.has(id)).length;
+  const classOf = ({ isNumber = false, isNarrow = false }: { isNumber?: boolean; isNarrow?: boolean }) =>
+    `${isNumber ? 'number' : ''} ${isNarrow ? '' : 'wide-only'}`.trim();
   return (
-    <table class="table">
+    <table class="table selectable">
       <caption class="hidden">Schools</caption>
       <thead>
         <tr>
+          <td class="select-cell">
+            <input
+              type="checkbox"
+              aria-label="Select all schools on this page"
+              checked={selectedHere === schools.length}
+              indeterminate={selectedHere > 0 && selectedHere < schools.length}
+              onChange={(event) => onSelect(schools, event.currentTarget.checked)}
+            />
+          </td>
           <SortableHeader name="name" {...sorting}>
             School
           </SortableHeader>
-          <SortableHeader name="status" {...sorting}>
-            Status
-          </SortableHeader>
-          <SortableHeader name="plan" class="wide-only" {...sorting}>
-            Plan
-          </SortableHeader>
-          <SortableHeader name="total_students" class="number wide-only" initialOrder="desc" {...sorting}>
-            Students
-          </SortableHeader>
-          <SortableHeader name="created_at" class="wide-only" initialOrder="desc" {...sorting}>
-            Created
-          </SortableHeader>
+          {shown.map((column) =>
+            column.sort === undefined ? (
+              <th key={column.name} scope="col" class={classOf(column)}>
+                {column.label}
+              </th>
+            ) : (
+              <SortableHeader
+                key={column.name}
+                name={column.sort}
+                class={classOf(column)}
+                initialOrder={column.initialOrder ?? 'asc'}
+                {...sorting}
+              >
+                {column.label}
+              </SortableHeader>
+            ),
+          )}
         </tr>
       </thead>
       <tbody>
         {schools.map((school) => (
-          <tr key={school.id} class="row-link">
+          <tr key={school.id} class={selected.has(school.id) ? 'row-link selected' : 'row-link'}>
+            <td class="select-cell">
+              <input
+                type="checkbox"
+                aria-label={`Select ${school.name}`}
+                checked={selected.has(school.id)}
+                onChange={(event) => onSelect([school], event.currentTarget.checked)}
+              />
+            </td>
             <th scope="row">
               <a href={href(`/schools/${school.id}`)}>{school.name}</a>
               <small>
                 {school.subdomain} · {school.contact_email}
               </small>
             </th>
-            <td>
-              <Badge value={school.status} />
-            </td>
-            <td class="wide-only">{school.plan.name}</td>
-            <td class="number wide-only">{formatNumber(school.stats.total_students)}</td>
-            <td class="wide-only">
-              <Timestamp at={school.created_at} />
-            </td>
+            {shown.map((column) => (
+              <td key={column.name} class={classOf(column)}>
+                {column.cell(school)}
+              </td>
+            ))}
           </tr>
         ))}
       </tbody>
@@ -116,12 +141,31 @@ const NoMatchingSchools = ({ onShowAll }: { onShowAll: () => void }) => (
   </EmptyState>
 );
 
+/** The schools that the operator has selected. They stay selected on other pages of the list. */
+function useSelection() {
+  const [selected, setSelected] = useState<ReadonlyMap<number, Tenant>>(new Map());
+  const onSelect = (schools: Tenant[], isSelected: boolean) => {
+    const next = new Map(selected);
+    for (const school of schools) {
+      if (isSelected) next.set(school.id, school);
+      else next.delete(school.id);
+    }
+    setSelected(next);
+  };
+  const replace = (schools: Tenant[]) => setSelected(new Map(schools.map((school) => [school.id, school])));
+  return { selected, onSelect, replace };
+}
+
 export function Schools() {
   const params = Object.fromEntries(route.value.search);
   const { search = '', status = '', plan_id = '', sort = 'created_at', order = 'desc', page = '1' } = params;
   const change = (next: Record<string, string | undefined>) => setSearch({ ...params, page: undefined, ...next });
   const [searchText, setSearchText] = useSearchText(search, (text) => change({ search: text }));
-  const query = { search, status, plan_id, sort, order, page };
+  const [shownColumns, setShownColumns] = useStored('school-columns', defaultColumns);
+  const [isChoosingColumns, setChoosingColumns] = useState(false);
+  const { selected, onSelect, replace } = useSelection();
+  const filters = { search, status, plan_id };
+  const query = { ...filters, sort, order, page };
   const schools = useLoad(
     `schools ${JSON.stringify(query)}`,
     (signal) => request<Tenant[]>('GET', '/api/platform/tenants', { query, signal }),
@@ -132,15 +176,28 @@ export function Schools() {
     setSearchText('');
     setSearch({});
   };
+  const savable = new URLSearchParams(route.value.search);
+  savable.delete('page');
 
   return (
     <>
       <PageHeader
         title="Schools"
         actions={
-          <a class="button primary" href={href('/schools/new')}>
-            <Icon name="plus" /> Create school
-          </a>
+          <>
+            <ExportButton
+              path="/api/platform/tenants/export"
+              query={filters}
+              label="Export CSV"
+              message="Schools exported."
+            />
+            <button type="button" class="button" onClick={() => setChoosingColumns(true)}>
+              Columns
+            </button>
+            <a class="button primary" href={href('/schools/new')}>
+              <Icon name="plus" /> Create school
+            </a>
+          </>
         }
       />
       <Card isFlush>
@@ -161,6 +218,15 @@ export function Schools() {
             </button>
           </p>
         )}
+        <SavedFilters search={savable.toString()} isFiltered={isFiltered} />
+        <BulkActions
+          schools={[...selected.values()]}
+          onRun={(failed) => {
+            replace(failed);
+            void schools.reload();
+          }}
+          onClear={() => replace([])}
+        />
         <PagedList
           state={schools}
           lines={6}
@@ -171,11 +237,17 @@ export function Schools() {
           {(data) => (
             <SchoolTable
               schools={data}
+              shownColumns={shownColumns}
               sorting={{ sort, order, onSort: (name, to) => change({ sort: name, order: to }) }}
+              selected={selected}
+              onSelect={onSelect}
             />
           )}
         </PagedList>
       </Card>
+      {isChoosingColumns && (
+        <ColumnsDialog chosen={shownColumns} onChange={setShownColumns} onClose={() => setChoosingColumns(false)} />
+      )}
     </>
   );
 }

@@ -1,8 +1,8 @@
 import type { ComponentChildren } from 'preact';
-import { Dialog, showToast } from '../../dialogs.tsx';
+import { Dialog, DialogFoot, showToast } from '../../dialogs.tsx';
 import { fromLocalInput, toLocalInput } from '../../format.tsx';
 import { Conflicts, FormError, TextField, toNumber, useRecordForm } from '../../forms.tsx';
-import { confirmLeave } from '../../router.ts';
+import { closeUnlessDirty } from '../../router.ts';
 import type { TenantDetail } from '../../types.ts';
 import type { SchoolResponse } from './school-form.tsx';
 
@@ -50,9 +50,7 @@ export function SubscriptionDialog({ response, onClose, onSaved }: SubscriptionD
       onClose();
     },
   });
-  const close = async () => {
-    if (await confirmLeave()) onClose();
-  };
+  const close = closeUnlessDirty(onClose);
   return (
     <Dialog
       title={
@@ -60,7 +58,7 @@ export function SubscriptionDialog({ response, onClose, onSaved }: SubscriptionD
           Subscription of <bdi>{school.name}</bdi>
         </>
       }
-      onClose={() => void close()}
+      onClose={close}
     >
       <form ref={form.ref} onSubmit={form.submit} noValidate>
         <div class="dialog-body">
@@ -82,14 +80,12 @@ export function SubscriptionDialog({ response, onClose, onSaved }: SubscriptionD
             input={{ type: 'number', min: '0', max: '365', inputMode: 'numeric' }}
           />
         </div>
-        <div class="dialog-foot">
-          <button type="button" class="button" onClick={() => void close()}>
-            Close
-          </button>
-          <button class="button primary" disabled={form.isBusy || !form.isDirty}>
-            {form.isBusy ? 'Saving…' : 'Save'}
-          </button>
-        </div>
+        <DialogFoot
+          onCancel={close}
+          cancelLabel="Close"
+          label={form.isBusy ? 'Saving…' : 'Save'}
+          isDisabled={form.isBusy || !form.isDirty}
+        />
       </form>
     </Dialog>
   );

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { Dialog } from '../../dialogs.tsx';
+import { Dialog, DialogFoot } from '../../dialogs.tsx';
 import { featureName, featureNames, formatNumber } from '../../format.tsx';
 import {
   CheckboxField,
@@ -14,7 +14,8 @@ import {
 import { type ApiResponse, request, idempotencyKeys } from '../../api.ts';
 import { useLoad } from '../../load.ts';
 import { AsyncContent } from '../../components.tsx';
-import { confirmLeave } from '../../router.ts';
+import { useCurrency } from '../../plans.ts';
+import { closeUnlessDirty } from '../../router.ts';
 import type { Plan } from '../../types.ts';
 
 interface PlanFields {
@@ -58,6 +59,7 @@ interface PlanFormProps {
 
 function PlanForm({ form, conflicts = [], onClose, label, note }: PlanFormProps) {
   const { value, set } = form;
+  const currency = useCurrency().data;
   const field = (name: Exclude<keyof PlanFields, 'features'>) => ({
     label: labels[name],
     isRequired: true,
@@ -73,6 +75,7 @@ function PlanForm({ form, conflicts = [], onClose, label, note }: PlanFormProps)
           <TextField {...field('name')} input={{ autocomplete: 'off' }} />
           <TextField
             {...field('price_monthly')}
+            hint={currency && `In ${currency}.`}
             input={{ type: 'number', min: '0', step: '0.01', inputMode: 'decimal' }}
           />
         </div>
@@ -107,14 +110,7 @@ function PlanForm({ form, conflicts = [], onClose, label, note }: PlanFormProps)
           ))}
         </fieldset>
       </div>
-      <div class="dialog-foot">
-        <button type="button" class="button" onClick={onClose}>
-          Cancel
-        </button>
-        <button class="button primary" disabled={form.isBusy}>
-          {form.isBusy ? 'Saving…' : label}
-        </button>
-      </div>
+      <DialogFoot onCancel={onClose} label={form.isBusy ? 'Saving…' : label} isDisabled={form.isBusy} />
     </form>
   );
 }
@@ -155,9 +151,7 @@ function EditPlan({
 
 /** Creates or edits a plan. */
 export function PlanDialog({ plan, ...props }: PlanDialogProps & { plan: Plan | 'new' }) {
-  const close = async () => {
-    if (await confirmLeave()) props.onClose();
-  };
+  const close = closeUnlessDirty(props.onClose);
   const path = plan === 'new' ? '' : `/api/platform/plans/${plan.id}`;
   const read = useLoad(
     `plan ${path}`,
@@ -165,12 +159,12 @@ export function PlanDialog({ plan, ...props }: PlanDialogProps & { plan: Plan | 
     { isUncached: true },
   );
   return (
-    <Dialog title={plan === 'new' ? 'Create plan' : plan.name} isWide onClose={() => void close()}>
+    <Dialog title={plan === 'new' ? 'Create plan' : plan.name} isWide onClose={close}>
       {plan === 'new' ? (
-        <NewPlan {...props} onClose={() => void close()} />
+        <NewPlan {...props} onClose={close} />
       ) : (
         <AsyncContent state={read}>
-          {(response) => response && <EditPlan {...props} response={response} onClose={() => void close()} />}
+          {(response) => response && <EditPlan {...props} response={response} onClose={close} />}
         </AsyncContent>
       )}
     </Dialog>

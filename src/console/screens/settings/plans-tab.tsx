@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { confirm, showToast } from '../../dialogs.tsx';
-import { formatAmount, formatNumber } from '../../format.tsx';
+import { formatNumber, formatPrice } from '../../format.tsx';
 import { request } from '../../api.ts';
 import { Icon } from '../../icons.tsx';
 import { AsyncContent, Card, EmptyState } from '../../components.tsx';
@@ -22,9 +22,13 @@ function PlanRow({ plan, onOpen, onDelete }: PlanActions & { plan: Plan }) {
         <button type="button" class="link" onClick={() => onOpen(plan)}>
           {plan.name}
         </button>
+        <small class="narrow-only">
+          {formatNumber(plan.max_students)} students, {formatNumber(plan.max_teachers)} teachers,{' '}
+          {formatNumber(plan.tenant_count)} {plan.tenant_count === 1 ? 'school' : 'schools'}
+        </small>
         <small>{planFeatures(plan)}</small>
       </th>
-      <td class="number">{formatAmount(plan.price_monthly)}</td>
+      <td class="number">{formatPrice(plan)}</td>
       <td class="number wide-only">{formatNumber(plan.max_students)}</td>
       <td class="number wide-only">{formatNumber(plan.max_teachers)}</td>
       <td class="number wide-only above">

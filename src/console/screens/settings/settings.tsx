@@ -1,5 +1,6 @@
 import { PageHeader } from '../../components.tsx';
 import { href } from '../../router.ts';
+import { GeneralTab } from './general-tab.tsx';
 import { NotificationSettingsTab } from './notifications-tab.tsx';
 import { PlansTab } from './plans-tab.tsx';
 
@@ -7,6 +8,7 @@ export function Settings({ part = 'plans' }: Record<string, string>) {
   const tabs = [
     ['plans', 'Plans'],
     ['notifications', 'Notifications'],
+    ['general', 'General'],
   ] as const;
   return (
     <>
@@ -18,7 +20,7 @@ export function Settings({ part = 'plans' }: Record<string, string>) {
           </a>
         ))}
       </nav>
-      {part === 'notifications' ? <NotificationSettingsTab /> : <PlansTab />}
+      {part === 'notifications' ? <NotificationSettingsTab /> : part === 'general' ? <GeneralTab /> : <PlansTab />}
     </>
   );
 }

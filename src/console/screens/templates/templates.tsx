@@ -38,7 +38,8 @@ function TemplateLink({
       href={href(to)}
       aria-label={`${event.key}, ${channelNames[channel]}: ${state}`}
     >
-      <span>{channelNames[channel]}</span> <small>{state}</small>
+      {channelNames[channel]}
+      {template && ` (${state})`}
     </a>
   );
 }

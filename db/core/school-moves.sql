@@ -1,0 +1,158 @@
+-- Moving a school to another server, see src/database/school-move.ts and docs/scaling.md. Only the owner calls these.
+
+create function core.shared_tables(p_tenant_id bigint)
+  returns table (name text, condition text, place integer, is_copied_home boolean)
+  language sql stable set search_path = pg_catalog, pg_temp as $$
+  with owned as (
+    select
+      c.oid,
+      c.oid::regclass::text as name,
+      c.oid in (select core.tables_copied_home()) as is_copied_home,
+      format('tenant_id = %s', p_tenant_id)
+        -- The session of the operator is on another server. It ends with the move.
+        || case when c.oid = 'platform.session'::regclass then ' and impersonator_id is null' else '' end as condition
+    from pg_class c
+    join pg_attribute a on a.attrelid = c.oid and a.attname = 'tenant_id' and not a.attisdropped
+    where c.relnamespace in ('platform'::regnamespace, 'mart'::regnamespace)
+      and c.relkind = 'r'
+      and c.oid not in ('platform.delayed_migration'::regclass, 'platform.replaced_migration_tenant'::regclass)
+  )
+  select name, condition, 1, is_copied_home
+  from owned
+  union all
+  select k.conrelid::regclass::text, format('%I in (select id from %s where %s)', a.attname, o.name, o.condition), 2,
+    false
+  from pg_constraint k
+  join owned o on o.oid = k.confrelid
+  join pg_attribute a on a.attrelid = k.conrelid and a.attnum = k.conkey[1]
+  where k.contype = 'f'
+    and not exists (
+      select from pg_attribute where attrelid = k.conrelid and attname = 'tenant_id' and not attisdropped)
+  order by 3, 1;
+$$;
+comment on function core.shared_tables is
+  'The tables outside the schema of a school that have rows of it, with the condition that selects them. place: '
+  'tables that others refer to come first. is_copied_home: nodes send changes of the table to the home. New tables '
+  'with a column tenant_id, and tables that refer to them, are included without a change here.';
+
+create function core.move_jobs_hold(p_tenant_id bigint, out held integer, out running integer)
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  update graphile_worker._private_jobs
+    set locked_at = 'infinity', locked_by = 'school move'
+    where id in (
+      select id from graphile_worker._private_jobs
+      where core.job_school(payload) = p_tenant_id and locked_at is null
+      for update skip locked);
+  get diagnostics held = row_count;
+  select count(*) into running
+    from graphile_worker._private_jobs
+    where core.job_school(payload) = p_tenant_id and locked_by is distinct from 'school move';
+end $$;
+comment on function core.move_jobs_hold is
+  'Keeps workers from the waiting jobs of a school, so that they can be added on the other server. Returns how many '
+  'they are, and how many are running.';
+
+create function core.move_jobs_read(p_tenant_id bigint) returns json
+  language sql stable set search_path = pg_catalog, pg_temp
+  return (
+    select coalesce(json_agg(json_build_object(
+      'task', t.identifier, 'payload', j.payload, 'priority', j.priority, 'run_at', j.run_at, 'attempts', j.attempts,
+      'max_attempts', j.max_attempts, 'last_error', j.last_error, 'key', j.key, 'flags', j.flags,
+      'queue', q.queue_name) order by j.id), '[]')
+    from graphile_worker._private_jobs j
+    join graphile_worker._private_tasks t on t.id = j.task_id
+    left join graphile_worker._private_job_queues q on q.id = j.job_queue_id
+    where core.job_school(j.payload) = p_tenant_id and j.locked_by = 'school move'
+  );
+comment on function core.move_jobs_read is 'The jobs that core.move_jobs_hold has kept, for core.move_jobs_add.';
+
+create function core.move_jobs_add(p_jobs json) returns void
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_job record;
+  v_id bigint;
+begin
+  for v_job in
+    select *
+    from json_to_recordset(p_jobs) j (task text, payload json, queue text, run_at timestamptz, attempts smallint,
+      max_attempts smallint, last_error text, key text, priority smallint, flags jsonb)
+  loop
+    select id into v_id from graphile_worker.add_job(
+      v_job.task, v_job.payload, queue_name => v_job.queue, run_at => v_job.run_at, job_key => v_job.key,
+      max_attempts => v_job.max_attempts::integer, priority => v_job.priority::integer,
+      flags => array(select jsonb_object_keys(v_job.flags)));
+    update graphile_worker._private_jobs
+      set attempts = v_job.attempts, last_error = v_job.last_error
+      where id = v_id;
+  end loop;
+end $$;
+comment on function core.move_jobs_add is 'Adds the jobs of a moved school, with the attempts that they had.';
+
+create function core.move_note_version(p_schema text, p_version integer) returns void
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  execute format('comment on schema %I is %L', p_schema, p_version);
+end $$;
+comment on function core.move_note_version is
+  'Notes the schema version of a school at its schema, while the row of the school has the version 0.';
+
+create function core.move_version(p_schema text) returns integer
+  language sql stable set search_path = pg_catalog, pg_temp
+  return obj_description(to_regnamespace(p_schema), 'pg_namespace')::integer;
+comment on function core.move_version is 'The schema version that core.move_note_version has noted.';
+
+create function core.move_close(p_tenant_id bigint, p_node_id bigint) returns void
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  perform core.move_note_version('tenant_' || p_tenant_id,
+    (select schema_version from platform.tenant where id = p_tenant_id));
+  execute format('alter schema %I rename to %I', 'tenant_' || p_tenant_id, 'moved_tenant_' || p_tenant_id);
+  -- Impersonations are not copied. Here they would begin again if the school came back before they expire.
+  delete from platform.session where tenant_id = p_tenant_id and impersonator_id is not null;
+  update platform.tenant set schema_version = 0, node_id = p_node_id where id = p_tenant_id;
+end $$;
+comment on function core.move_close is
+  'Closes a school on the server that it leaves: its tables get another schema, and its row becomes a copy. p_node_id: '
+  'the server that it moves to at home, where the row is part of the directory; the server itself on a node.';
+
+create function core.move_reopen(p_tenant_id bigint) returns void
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_aside text := 'moved_tenant_' || p_tenant_id;
+begin
+  if to_regnamespace(v_aside) is null then
+    return;
+  end if;
+  update platform.tenant
+    set schema_version = core.move_version(v_aside), node_id = null
+    where id = p_tenant_id;
+  execute format('alter schema %I rename to %I', v_aside, 'tenant_' || p_tenant_id);
+  update graphile_worker._private_jobs
+    set locked_at = null, locked_by = null
+    where core.job_school(payload) = p_tenant_id and locked_by = 'school move';
+end $$;
+comment on function core.move_reopen is
+  'Undoes core.move_close and core.move_jobs_hold on the server that a school has left.';
+
+create function core.drop_tables(p_schema text) returns boolean
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_tables text := (
+    select string_agg(format('%I.%I', p_schema, relname), ', ')
+    from (
+      select relname from pg_class
+      where relnamespace = to_regnamespace(p_schema) and relkind in ('r', 'p')
+      order by oid limit 20
+    ) next);
+begin
+  if v_tables is null then
+    execute format('drop schema if exists %I cascade', p_schema);
+    return false;
+  end if;
+  execute format('drop table %s cascade', v_tables);
+  return true;
+end $$;
+comment on function core.drop_tables is
+  'Drops twenty tables of a schema, or the schema if no table is left; returns whether there is more to drop. Each '
+  'call is a transaction of its own, because every table, index and sequence takes a lock.';

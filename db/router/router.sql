@@ -1,0 +1,439 @@
+-- The router: a database that forwards each request to the server of its school (docs/decisions/0044-nodes.md). It
+-- holds no data but a copy of the directory of schools. `school router create` installs this file, the foreign servers
+-- `home` and `node_<id>` (src/database/router.ts), and the tables core.operation and platform.tenant.
+
+-- The functions of the other servers.
+
+create function core.remote_call(p_server text, p_operation text, p_session_id bigint, p jsonb, p_context jsonb,
+  p_content bytea, out answer text, out content bytea, out version text, out id bigint, out refusal jsonb)
+  language plproxy as $$
+    cluster core.server_name(p_server);
+    run on any;
+    select answer, content, version, id, refusal
+    from core.call_routed(p_operation, p_session_id, p, p_context, p_content);
+  $$;
+comment on function core.remote_call is 'core.call_routed of a server.';
+
+create function core.remote_call_impersonated(p_server text, p_operation text, p_session_id bigint, p jsonb,
+  p_context jsonb, p_content bytea,
+  out answer text, out content bytea, out version text, out id bigint, out refusal json)
+  language plproxy as $$
+    cluster core.server_name(p_server);
+    run on any;
+    select answer, content, version, id, refusal
+    from core.call_impersonated(p_operation, p_session_id, p, p_context, p_content);
+  $$;
+comment on function core.remote_call_impersonated is 'core.call_impersonated of a server.';
+
+create function core.remote_prepare(p_operation text, p_session_id bigint, p jsonb, p_context jsonb) returns jsonb
+  language plproxy as $$
+    cluster core.server_name('home');
+    run on any;
+    select core.prepare_at_home(p_operation, p_session_id, p, p_context);
+  $$;
+comment on function core.remote_prepare is 'core.prepare_at_home of the home.';
+
+create function core.remote_undo(p_undo jsonb) returns void
+  language plproxy as $$
+    cluster core.server_name('home');
+    run on any;
+    select core.undo_at_home(p_undo);
+  $$;
+comment on function core.remote_undo is 'core.undo_at_home of the home.';
+
+create function core.remote_wal_position(p_server text) returns pg_lsn
+  language plproxy as $$
+    cluster core.server_name(p_server);
+    run on any;
+    select core.wal_position();
+  $$;
+comment on function core.remote_wal_position is 'core.wal_position of a server.';
+
+create function core.remote_is_copied(p_server text, p_position pg_lsn) returns boolean
+  language plproxy as $$
+    cluster core.server_name(p_server);
+    run on any;
+    select core.is_copied(p_position);
+  $$;
+comment on function core.remote_is_copied is 'core.is_copied of a server.';
+
+create function core.remote_accounts_at(p_server text, p_address text) returns setof bytea
+  language plproxy as $$
+    cluster core.server_name(p_server);
+    run on any;
+    select * from core.accounts_at(p_address);
+  $$;
+comment on function core.remote_accounts_at is 'core.accounts_at of a server.';
+
+create function core.remote_impersonators(p_server text, p_session_ids bigint[]) returns bigint[]
+  language plproxy as $$
+    cluster core.server_name(p_server);
+    run on any;
+    select core.impersonators(p_session_ids);
+  $$;
+comment on function core.remote_impersonators is 'core.impersonators of a server.';
+
+create function core.remote_end_operator_sessions(p_server text, p_session_ids bigint[]) returns void
+  language plproxy as $$
+    cluster core.server_name(p_server);
+    run on any;
+    select core.end_operator_sessions(p_session_ids);
+  $$;
+comment on function core.remote_end_operator_sessions is 'core.end_operator_sessions of a server.';
+
+create function core.remote_stream_check(p_server text, p_session_ids bigint[]) returns bigint[]
+  language plproxy as $$
+    cluster core.server_name(p_server);
+    run on any;
+    select core.stream_check(p_session_ids);
+  $$;
+comment on function core.remote_stream_check is 'core.stream_check of a server.';
+
+create function core.remote_record_requests(p_server text, p_tenant_ids bigint[], p_requests bigint[]) returns void
+  language plproxy as $$
+    cluster core.server_name(p_server);
+    run on any;
+    select core.record_requests(p_tenant_ids, p_requests);
+  $$;
+comment on function core.remote_record_requests is 'core.record_requests of a server.';
+
+create function core.remote_readiness(p_server text) returns json
+  language plproxy as $$
+    cluster core.server_name(p_server);
+    run on any;
+    select core.readiness();
+  $$;
+comment on function core.remote_readiness is 'core.readiness of a server.';
+
+create function core.remote_second_factor_secrets(p_server text, p_key text, p_after text, p_limit integer)
+  returns setof text
+  language plproxy as $$
+    cluster core.server_name(p_server);
+    run on any;
+    select * from core.second_factor_secrets(p_key, p_after, p_limit);
+  $$;
+comment on function core.remote_second_factor_secrets is 'core.second_factor_secrets of a server.';
+
+create function core.remote_second_factor_reencrypt(p_server text, p_before text[], p_after text[]) returns void
+  language plproxy as $$
+    cluster core.server_name(p_server);
+    run on any;
+    select core.second_factor_reencrypt(p_before, p_after);
+  $$;
+comment on function core.remote_second_factor_reencrypt is 'core.second_factor_reencrypt of a server.';
+
+-- The functions that the API calls besides core.call. Those of the home have the same signatures there.
+
+create function core.analytics_age() returns json language plproxy as $$ cluster core.server_name('home'); run on any; $$;
+create function core.has_analysts() returns boolean language plproxy as $$ cluster core.server_name('home'); run on any; $$;
+create function core.queue() returns json language plproxy as $$ cluster core.server_name('home'); run on any; $$;
+create function core.ended_operator_sessions(p_session_ids bigint[]) returns bigint[]
+  language plproxy as $$ cluster core.server_name('home'); run on any; $$;
+create function core.count_requests(p_keys bytea[], p_changes integer[], p_window_ms integer)
+  returns table (key bytea, hits integer, ms_left integer) language plproxy as $$ cluster core.server_name('home'); run on any; $$;
+create function core.record_operation_times(
+  p_operations text[], p_calls bigint[], p_total_ms bigint[], p_max_ms bigint[]) returns void
+  language plproxy as $$ cluster core.server_name('home'); run on any; $$;
+
+create function core.stream_read(p_tenant_id bigint, p_session_ids bigint[], p_after bigint[], p_rows integer,
+    p_bytes integer)
+  returns table (stream_index integer, id bigint, event text) language plproxy as $$
+    cluster core.server_name(core.server_of(p_tenant_id));
+    run on any;
+  $$;
+
+create function core.stream_system(p_session_ids bigint[], out ended bigint[], out state json)
+  language plproxy as $$ cluster core.server_name('home'); run on any; $$;
+
+create unlogged table core.refused_server (
+  server text primary key,
+  until timestamptz not null
+);
+comment on table core.refused_server is 'Servers that did not answer the API lately.';
+
+create function core.server_name(p_server text) returns text language plpgsql stable as $$
+begin
+  if exists (select from core.refused_server where server = p_server and until > clock_timestamp()) then
+    raise exception using errcode = '57P03', message = format('The server %s does not answer.', p_server);
+  end if;
+  return p_server;
+end $$;
+comment on function core.server_name is
+  'For the clause `cluster` of PL/Proxy. Raises cannot_connect_now for a server that did not answer lately: PL/Proxy '
+  'would wait for it without end.';
+
+create function core.refuse_server(p_server text, p_seconds integer) returns setof text
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  insert into core.refused_server as r (server, until)
+    select srvname, clock_timestamp() + make_interval(secs => p_seconds)
+    from pg_foreign_server
+    where srvname = p_server
+    on conflict (server) do update set until = excluded.until;
+  return query
+    select unnest(array[t.id::text, t.subdomain])
+    from platform.tenant t
+    where core.server_of(t.id) = p_server;
+end $$;
+comment on function core.refuse_server is
+  'Refuses requests to a server that does not answer, for some seconds. Returns the schools that it has, by id and by '
+  'subdomain.';
+
+create function core.server_of(p_tenant_id bigint) returns text language sql stable
+  return coalesce((select 'node_' || node_id from platform.tenant where id = p_tenant_id), 'home');
+comment on function core.server_of is
+  'The server of a school. The home answers for a school that does not exist, and for null.';
+
+create function core.school_of(p_access text, p jsonb, p_context jsonb) returns bigint language plpgsql stable as $$
+declare
+  v_ids bigint[];
+begin
+  if p_context ? 'school' then
+    return (p_context ->> 'school')::bigint;
+  elsif p_context ? 'api_key' then
+    return (p_context #>> '{api_key,tenant_id}')::bigint;
+  elsif p_access = 'refresh' then
+    return substring(p ->> 'refresh_token' from '^(\d{1,18})\.');
+  elsif p_access = 'token' then
+    return substring(p ->> 'token' from '^(\d{1,18})\.');
+  elsif p_access in ('feed', 'picture') then
+    return p ->> 'tenant_id';
+  elsif p_access <> 'public' or (p ->> 'is_platform')::boolean then
+    return null;
+  end if;
+  select array_agg(id)
+    into v_ids
+    from platform.tenant
+    where id in ((p ->> 'tenant_id')::bigint, (p_context ->> 'tenant_id')::bigint)
+      or subdomain in (lower(p ->> 'subdomain'), p_context ->> 'subdomain');
+  -- The home refuses a request that names two schools.
+  return case when cardinality(v_ids) = 1 then v_ids[1] end;
+end $$;
+comment on function core.school_of is
+  'The school of a request, if any: that of the verified token, or the one that the request names. Its server checks '
+  'it.';
+
+create function core.refuse(p_refusal jsonb) returns void language plpgsql as $$
+begin
+  raise exception using
+    errcode = p_refusal ->> 'code',
+    message = p_refusal ->> 'message',
+    detail = coalesce(p_refusal ->> 'detail', ''),
+    hint = coalesce(p_refusal ->> 'hint', ''),
+    schema = coalesce(p_refusal ->> 'schema', ''),
+    table = coalesce(p_refusal ->> 'table', ''),
+    column = coalesce(p_refusal ->> 'column', ''),
+    constraint = coalesce(p_refusal ->> 'constraint', '');
+end $$;
+comment on function core.refuse is 'Raises the error of another server again.';
+
+create function core.wait_for_copies(p_server text) returns void language plpgsql as $$
+declare
+  v_position pg_lsn := core.remote_wal_position(p_server);
+  v_until timestamptz := clock_timestamp() + interval '2 seconds';
+begin
+  while not core.remote_is_copied(p_server, v_position) and clock_timestamp() < v_until loop
+    perform pg_sleep(0.005);
+  end loop;
+end $$;
+comment on function core.wait_for_copies is
+  'Waits until the servers that copy tables of this one have its changes, at most two seconds. A server that is not '
+  'connected is not waited for.';
+
+create function core.call_on_node(p_operation text, p_session_id bigint, p jsonb, p_context jsonb, p_content bytea,
+  out answer text, out content bytea, out version text, out id bigint, out refusal jsonb)
+  language plpgsql as $$
+declare
+  v_prepared jsonb := core.remote_prepare(p_operation, p_session_id, p, p_context);
+  -- Not core.server_of: the copy of the directory may be older than the school.
+  v_server text := 'node_' || (v_prepared ->> 'node_id');
+  v_undo jsonb := v_prepared -> 'undo';
+begin
+  if v_prepared ? 'refusal' then
+    refusal := v_prepared -> 'refusal';
+    return;
+  end if;
+  if v_server is null then
+    select r.answer, r.content, r.version, r.id, r.refusal
+      into answer, content, version, id, refusal
+      from core.remote_call('home', p_operation, p_session_id, p, p_context, p_content) r;
+  else
+    begin
+      select r.answer, r.content, r.version, r.id, r.refusal
+        into answer, content, version, id, refusal
+        from core.remote_call(v_server, p_operation, null,
+          case when p ? 'id' then p else p || jsonb_build_object('reserved_id', v_prepared -> 'id') end,
+          p_context || jsonb_build_object('operator', v_prepared -> 'operator'), p_content) r;
+    exception when others then
+      -- The node may have created the school before the connection ended, so a reservation stays. If the node has
+      -- renamed the school, the copy of its row sets the new subdomain at home, before this or later.
+      perform core.remote_undo(v_undo - 'reserved_at');
+      raise;
+    end;
+    if refusal is not null then
+      perform core.remote_undo(v_undo);
+    end if;
+    perform core.wait_for_copies(v_server);
+  end if;
+  perform core.wait_for_copies('home');
+end $$;
+comment on function core.call_on_node is
+  'Runs an operation of an operator on the server of a school. The home admits the operator and reserves what is '
+  'unique first. Returns when the home has the copy of what the node has changed.';
+
+create function core.call(p_operation text, p_session_id bigint, p jsonb, p_context jsonb, p_content bytea default null,
+  out answer text, out content bytea, out version text, out id bigint)
+  language plpgsql as $$
+declare
+  o core.operation;
+  v_answer record;
+begin
+  select * into o from core.operation where name = p_operation;
+  if p_context ? 'school' or o.access not in ('platform', 'analyst') then
+    v_answer := core.remote_call(core.server_of(core.school_of(o.access, p, p_context)), p_operation, p_session_id, p,
+      p_context, p_content);
+  elsif o.runs_on <> 'home' and not coalesce((p_context ->> 'check_only')::boolean, false) then
+    v_answer := core.call_on_node(p_operation, p_session_id, p, p_context, p_content);
+  else
+    v_answer := core.remote_call('home', p_operation, p_session_id, p, p_context, p_content);
+    if o.writes and v_answer.refusal is null then
+      perform core.wait_for_copies('home');
+    end if;
+  end if;
+  if v_answer.refusal is not null then
+    perform core.refuse(v_answer.refusal);
+  end if;
+  answer := v_answer.answer;
+  content := v_answer.content;
+  version := v_answer.version;
+  id := v_answer.id;
+end $$;
+comment on function core.call is
+  'Runs an operation on the server that core.operation.runs_on names. After a change by an operator it returns when '
+  'the servers that are connected have it.';
+
+create function core.check_impersonations(p_server text, p_session_ids bigint[]) returns void language plpgsql as $$
+declare
+  v_operators bigint[];
+begin
+  if p_server <> 'home' then
+    v_operators := core.remote_impersonators(p_server, p_session_ids);
+    if v_operators <> '{}' then
+      v_operators := core.ended_operator_sessions(v_operators);
+    end if;
+    if v_operators <> '{}' then
+      perform core.remote_end_operator_sessions(p_server, v_operators);
+    end if;
+  end if;
+end $$;
+comment on function core.check_impersonations is
+  'Ends those of these sessions of a node that are impersonations by operators whose sessions have ended. Raises '
+  'unavailable while the home does not answer.';
+
+create function core.call_impersonated(p_operation text, p_session_id bigint, p jsonb, p_context jsonb,
+    p_content bytea default null,
+    out answer text, out content bytea, out version text, out id bigint, out refusal json)
+  language plpgsql as $$
+declare
+  v_server text := core.server_of((p_context ->> 'school')::bigint);
+begin
+  perform core.check_impersonations(v_server, array[p_session_id]);
+  select r.answer, r.content, r.version, r.id, r.refusal
+    into answer, content, version, id, refusal
+    from core.remote_call_impersonated(v_server, p_operation, p_session_id, p, p_context, p_content) r;
+end $$;
+comment on function core.call_impersonated is
+  'core.call_impersonated on the server of the school, unless the session of the operator has ended at home.';
+
+-- Every server is asked. One that does not answer knows nothing, for now.
+create function core.accounts_at(p_address text) returns setof bytea language plpgsql as $$
+declare
+  v_server text;
+begin
+  for v_server in select srvname from pg_foreign_server order by srvname = 'home' desc, srvname loop
+    begin
+      return query select * from core.remote_accounts_at(v_server, p_address);
+    exception when others then
+      null;
+    end;
+  end loop;
+end $$;
+comment on function core.accounts_at is 'core.accounts_at of all servers that answer.';
+
+create function core.record_requests(p_tenant_ids bigint[], p_requests bigint[]) returns void language plpgsql as $$
+declare
+  v_share record;
+begin
+  for v_share in
+    select core.server_of(tenant_id) as server, array_agg(tenant_id) as tenant_ids, array_agg(requests) as requests
+    from unnest(p_tenant_ids, p_requests) c (tenant_id, requests)
+    group by 1
+  loop
+    begin
+      perform core.remote_record_requests(v_share.server, v_share.tenant_ids, v_share.requests);
+    exception when others then
+      -- The requests to a server that does not answer are not counted. If the API sent them again, those of the other
+      -- servers would count twice.
+      null;
+    end;
+  end loop;
+end $$;
+comment on function core.record_requests is 'core.record_requests on the servers of the schools.';
+
+create function core.readiness() returns json language plpgsql as $$
+declare
+  v_server text;
+begin
+  for v_server in select srvname from pg_foreign_server order by srvname = 'home' desc, srvname loop
+    begin
+      return core.remote_readiness(v_server);
+    exception when others then
+      -- Schools on nodes work while the home is down, so the API is ready.
+      null;
+    end;
+  end loop;
+  perform core.refuse('{"code": "57P03", "message": "No server answers."}');
+end $$;
+comment on function core.readiness is 'core.readiness of the home, or of the first node that answers.';
+
+create function core.second_factor_secrets(p_key text, p_after text, p_limit integer) returns setof text
+  language sql
+  begin atomic
+    select secret
+    from pg_foreign_server
+    cross join lateral core.remote_second_factor_secrets(srvname, p_key, p_after, p_limit) secret
+    order by secret collate "C"
+    limit p_limit;
+  end;
+comment on function core.second_factor_secrets is 'The next secrets of all servers, as core.second_factor_secrets.';
+
+create function core.second_factor_reencrypt(p_before text[], p_after text[]) returns void language sql
+  begin atomic
+    select core.remote_second_factor_reencrypt(srvname, p_before, p_after) from pg_foreign_server;
+  end;
+comment on function core.second_factor_reencrypt is
+  'core.second_factor_reencrypt on all servers. Each changes only the secrets that it has.';
+
+create function core.stream_check(p_session_ids bigint[]) returns bigint[] language plpgsql as $$
+declare
+  v_server text;
+begin
+  for v_server in select srvname from pg_foreign_server order by srvname = 'home' desc, srvname loop
+    begin
+      perform core.check_impersonations(v_server, p_session_ids);
+      p_session_ids := core.remote_stream_check(v_server, p_session_ids);
+    exception when others then
+      -- The sessions of a server that does not answer keep their streams.
+      return '{}';
+    end;
+  end loop;
+  return p_session_ids;
+end $$;
+comment on function core.stream_check is
+  'The sessions that no server knows as alive, as core.stream_check; none while a server does not answer.';
+
+-- What the API may use.
+revoke all on all functions in schema core from public;
+grant usage on schema core, platform to school_api;
+grant select on core.operation, core.refused_server, platform.tenant to school_api;
+grant execute on all functions in schema core to school_api;

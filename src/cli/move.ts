@@ -1,0 +1,97 @@
+import type pg from 'pg';
+import { findTenant } from '../database/find-tenant.ts';
+import { cancelMove, confirmMove, moveSchool, planMoves } from '../database/school-move.ts';
+import type { Config } from '../process/config.ts';
+import { withHome } from './node.ts';
+import { confirm, counted, type Format, print, table } from './output.ts';
+import { progress } from './progress.ts';
+
+export interface MoveOptions {
+  confirm?: boolean;
+  cancel?: boolean;
+  lost?: boolean;
+  homeUrl?: string;
+  yes?: boolean;
+}
+
+/** Moves a school, with a bar on a terminal. @returns how long it was closed, in milliseconds; null if an earlier run had closed it */
+async function moveWithProgress(home: pg.Client, homeUrl: string, school: number, to: string): Promise<number | null> {
+  const bar = progress(100);
+  try {
+    const closedMs = await moveSchool(home, {
+      homeUrl,
+      school,
+      to,
+      onProgress: ({ copied, total }) => bar.update((copied / Math.max(total, 1)) * 100, 'tables copied'),
+    });
+    return closedMs === undefined ? null : Math.round(closedMs);
+  } finally {
+    bar.stop();
+  }
+}
+
+/** `school tenant move`. @throws if the move is refused; see `moveSchool`, `confirmMove` and `cancelMove` */
+export const tenantMove = (
+  config: Config,
+  name: string,
+  node: string | undefined,
+  { json, homeUrl: ownHomeUrl, yes, ...options }: Format & MoveOptions,
+): Promise<void> =>
+  withHome(config, async (home, url) => {
+    const homeUrl = ownHomeUrl ?? url;
+    const { id, subdomain } = await findTenant(home, name);
+    const school = Number(id);
+    const done = (message: string, result: object) =>
+      print(json ? JSON.stringify({ id: school, subdomain, ...result }) : message);
+    if (options.confirm) {
+      await confirm(`This deletes the tables that the earlier server of school ${id} (${subdomain}) has kept`, yes);
+      await confirmMove(home, { homeUrl, school });
+      done('The tables at the earlier server were deleted.', { is_confirmed: true });
+      return;
+    }
+    if (node === undefined) throw new Error('Name the node to which the school moves, or home.');
+    if (options.lost && !options.cancel) throw new Error('--lost needs --cancel.');
+    if (options.cancel) {
+      const isLost = options.lost === true;
+      if (isLost) await confirm(`School ${id} (${subdomain}) loses what was written on ${node}`, yes);
+      await cancelMove(home, { homeUrl, school, to: node, isLost });
+      done('The move was given up.', { is_canceled: true });
+      return;
+    }
+    const closed_ms = await moveWithProgress(home, homeUrl, school, node);
+    const closed = closed_ms === null ? '' : `, and was closed for ${String(closed_ms)} ms`;
+    done(
+      `School ${id} (${subdomain}) is on ${node}${closed}. Delete what the earlier server has kept: ` +
+        `school tenant move ${subdomain} --confirm`,
+      { node, closed_ms },
+    );
+  });
+
+/** `school rebalance`: moves schools until the nodes have as many each, and those that are drained have none. */
+export const rebalance = (
+  config: Config,
+  options: Format & { homeUrl?: string; includeHome?: boolean; confirm?: boolean; dryRun?: boolean; yes?: boolean },
+): Promise<void> =>
+  withHome(config, async (home, url) => {
+    const homeUrl = options.homeUrl ?? url;
+    const { moves, counts } = await planMoves(home, options.includeHome === true);
+    if (!options.json) {
+      process.stdout.write(
+        table(
+          ['NODE', 'SCHOOLS', 'AFTERWARDS'],
+          counts.map(({ name, before, after }) => [name, before, after]),
+        ),
+      );
+      print(moves.length === 0 ? 'Nothing has to move.' : `${counted(moves.length, 'school')} to move.`);
+    }
+    if (!options.dryRun && moves.length > 0) {
+      await confirm(`This moves ${counted(moves.length, 'school')}`, options.yes);
+      for (const { school, subdomain, from, to } of moves) {
+        const closedMs = await moveWithProgress(home, homeUrl, school, to);
+        if (options.confirm) await confirmMove(home, { homeUrl, school });
+        const closed = closedMs === null ? '' : `, closed for ${String(closedMs)} ms`;
+        if (!options.json) print(`${subdomain}: ${from} → ${to}${closed}`);
+      }
+    }
+    if (options.json) print(JSON.stringify({ counts, moves }));
+  });

@@ -1,0 +1,154 @@
+import type pg from 'pg';
+import {
+  addNode,
+  nodeStates,
+  readNodes,
+  refreshCopies,
+  releaseReservations,
+  removeNode,
+  setDraining,
+} from '../database/nodes.ts';
+import { withOwner } from '../database/pool.ts';
+import { createRouter, removeRouter } from '../database/router.ts';
+import type { Config } from '../process/config.ts';
+import { withMigratedDatabase } from '../process/database-access.ts';
+import { exitCodes } from './exit-codes.ts';
+import { counted, type Format, print, table } from './output.ts';
+
+/** Runs `work` with the home. @throws on the embedded server, which other servers cannot reach */
+export function withHome<T>(config: Config, work: (home: pg.Client, homeUrl: string) => Promise<T>): Promise<T> {
+  if (!config.DATABASE_URL)
+    throw new Error('Set DATABASE_URL to the home: a server that the nodes can reach, not the embedded one.');
+  return withMigratedDatabase(config, (ownerUrl) => withOwner(ownerUrl, (home) => work(home, ownerUrl)));
+}
+
+function checkName(name: string, pattern: RegExp, characters: string): void {
+  if (!pattern.test(name)) throw new Error(`The name ${JSON.stringify(name)} must be up to 40 ${characters}.`);
+}
+
+/** `school node add`. @throws when the database is in use, or a server does not allow logical replication */
+export async function nodeAdd(
+  config: Config,
+  name: string,
+  url: string,
+  { json, homeUrl }: Format & { homeUrl?: string },
+): Promise<void> {
+  checkName(name, /^[a-z][a-z0-9-]{0,39}$/, 'lower-case letters, digits and hyphens');
+  const node = await withHome(config, (home, ownUrl) =>
+    addNode(home, {
+      name,
+      url,
+      homeUrl: homeUrl ?? ownUrl,
+      onStep: (line) => {
+        if (!json) print(line);
+      },
+    }),
+  );
+  if (json) print(JSON.stringify({ id: node.id, name, status: node.status }));
+  else print(`The node ${name} gets new schools now. Update each router: school router create`);
+}
+
+/** `school node refresh`. @returns the exit code: `failed` if a node does not answer. @throws for an unknown node */
+export async function nodeRefresh(config: Config, name: string | undefined, { json }: Format): Promise<number> {
+  return withHome(config, async (home) => {
+    const nodes = (await readNodes(home)).filter(
+      (node) => node.status !== 'joining' && (name === undefined || node.name === name),
+    );
+    if (name !== undefined && nodes.length === 0) throw new Error(`There is no node ${name}, or it is still joining.`);
+    let hasFailed = false;
+    for (const node of nodes) {
+      try {
+        const tables = await refreshCopies(home, node);
+        if (json) print(JSON.stringify({ name: node.name, tables }));
+        else print(`${node.name}: ${tables.length === 0 ? 'nothing is missing' : `now copies ${tables.join(', ')}`}`);
+      } catch (error) {
+        hasFailed = true;
+        const message = error instanceof Error ? error.message : String(error);
+        if (json) print(JSON.stringify({ name: node.name, error: message }));
+        else print(`${node.name}: FAILED: ${message}`);
+      }
+    }
+    return hasFailed ? exitCodes.failed : exitCodes.done;
+  });
+}
+
+/** `school node list`. @returns the exit code: `failed` if a node does not answer */
+export async function nodeList(config: Config, { json }: Format): Promise<number> {
+  const nodes = await withHome(config, nodeStates);
+  if (json) {
+    print(
+      JSON.stringify(
+        nodes.map(({ isReachable, lagBytes, ...node }) => ({
+          ...node,
+          is_reachable: isReachable,
+          lag_bytes: lagBytes,
+        })),
+      ),
+    );
+  } else
+    process.stdout.write(
+      table(
+        ['NODE', 'STATUS', 'SCHOOLS', 'RESERVED', 'ANSWERS', 'LAG'],
+        nodes.map((node) => [
+          node.name,
+          node.status,
+          node.schools,
+          node.reserved,
+          node.isReachable ? 'yes' : 'no',
+          node.lagBytes === null ? '-' : `${String(Math.ceil(node.lagBytes / 1024))} kB`,
+        ]),
+      ),
+    );
+  return nodes.every(({ isReachable }) => isReachable) ? exitCodes.done : exitCodes.failed;
+}
+
+/** `school node drain` */
+export async function nodeDrain(config: Config, name: string, { json, undo }: Format & { undo?: boolean }) {
+  await withHome(config, (home) => setDraining(home, name, !undo));
+  if (json) print(JSON.stringify({ name, status: undo ? 'active' : 'draining' }));
+  else print(`The node ${name} gets ${undo ? '' : 'no '}new schools.`);
+}
+
+/** `school node release`. @returns the exit code: `failed` if a node does not answer */
+export async function nodeRelease(config: Config, { json, olderThan }: Format & { olderThan: number }) {
+  const reservations = await withHome(config, (home) => releaseReservations(home, olderThan));
+  const lines = {
+    released: 'is free again',
+    created: 'has been created, and appears at home when its copy arrives',
+    unknown: 'stays reserved, because its node does not answer',
+  };
+  if (json) print(JSON.stringify(reservations));
+  else if (reservations.length === 0) print('No reservation is that old.');
+  else for (const { subdomain, node, outcome } of reservations) print(`${subdomain} (${node}) ${lines[outcome]}.`);
+  return reservations.some(({ outcome }) => outcome === 'unknown') ? exitCodes.failed : exitCodes.done;
+}
+
+/** `school node remove`. @throws if the node has schools */
+export async function nodeRemove(config: Config, name: string, { json, lost }: Format & { lost?: boolean }) {
+  await withHome(config, (home) => removeNode(home, name, lost === true));
+  if (json) print(JSON.stringify({ name, is_removed: true }));
+  else print(`The node ${name} was removed. Update each router: school router create`);
+}
+
+/** `school router create` */
+export async function routerCreate(
+  config: Config,
+  name: string,
+  url: string,
+  { json, homeUrl }: Format & { homeUrl?: string },
+): Promise<void> {
+  checkName(name, /^[a-z][a-z0-9_]{0,39}$/, 'lower-case letters, digits and underscores');
+  const nodes = await withHome(config, async (home, ownUrl) => {
+    await createRouter(home, { name, url, homeUrl: homeUrl ?? ownUrl });
+    return (await nodeStates(home)).length;
+  });
+  if (json) print(JSON.stringify({ name, nodes }));
+  else print(`The router ${name} forwards requests to the home and ${counted(nodes, 'node')}.`);
+}
+
+/** `school router remove` */
+export async function routerRemove(config: Config, name: string, url: string | undefined, { json }: Format) {
+  await withHome(config, (home) => removeRouter(home, name, url));
+  if (json) print(JSON.stringify({ name, is_removed: true }));
+  else print(`The router ${name} was removed.`);
+}

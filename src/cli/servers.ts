@@ -1,0 +1,63 @@
+import type pg from 'pg';
+import { tableExists } from '../database/migrate.ts';
+import { readNodes } from '../database/nodes.ts';
+import { withOwner } from '../database/pool.ts';
+import type { Server } from '../database/school-server.ts';
+
+/** The name of the home among the servers. */
+export const homeName = 'home';
+
+/** What a command found on one server; `error` if the server could not be asked. */
+export type OfServer<T> =
+  { server: Server; result: T; error?: never } | { server: Server; result?: never; error: string };
+
+export const reasonOf = (error: unknown): string =>
+  error instanceof Error ? error.message || String(error) : String(error);
+
+/** The nodes that have joined; none on a node and on a single server. */
+async function nodesOf(client: pg.Client): Promise<Server[]> {
+  if (!(await tableExists(client, 'platform.node'))) return [];
+  const nodes = await readNodes(client);
+  return nodes.filter(({ status }) => status !== 'joining').map(({ name, url }) => ({ name, url }));
+}
+
+/**
+ * The servers on which a command works: the database of the command, then its nodes, or only the one of this name.
+ * @throws for an unknown name
+ */
+export async function readServers(ownerUrl: string, name?: string): Promise<Server[]> {
+  const servers = [{ name: homeName, url: ownerUrl }, ...(await withOwner(ownerUrl, nodesOf))];
+  if (name === undefined) return servers;
+  const server = servers.find((each) => each.name === name);
+  if (!server) throw new Error(`There is no node ${name}. Servers: ${servers.map((each) => each.name).join(', ')}.`);
+  return [server];
+}
+
+/** The server of a school, which is named by its id. The home if the directory names no other. */
+export async function serverOfSchool(ownerUrl: string, id: string): Promise<Server> {
+  const name = await withOwner(ownerUrl, async (client) => {
+    if (!(await tableExists(client, 'platform.node'))) return undefined;
+    const { rows } = await client.query<{ name: string }>(
+      `select n.name from platform.tenant t join platform.node n on n.id = t.node_id
+       where t.id = $1 and not n.is_this`,
+      [id],
+    );
+    return rows[0]?.name;
+  });
+  const [server] = await readServers(ownerUrl, name ?? homeName);
+  return server ?? { name: homeName, url: ownerUrl };
+}
+
+/** Runs `work` on all servers at the same time. A server that fails has an error and does not stop the others. */
+export const onEachServer = <T>(
+  servers: readonly Server[],
+  work: (server: Server) => Promise<T>,
+): Promise<OfServer<T>[]> =>
+  Promise.all(
+    servers.map((server) =>
+      work(server).then(
+        (result): OfServer<T> => ({ server, result }),
+        (error: unknown): OfServer<T> => ({ server, error: reasonOf(error) }),
+      ),
+    ),
+  );

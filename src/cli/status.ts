@@ -1,0 +1,154 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { type Queue } from '../database/queue.ts';
+import { withOwner } from '../database/pool.ts';
+import type { Config } from '../process/config.ts';
+import { formatMinute, withMigratedDatabase } from '../process/database-access.ts';
+import { exitCodes } from './exit-codes.ts';
+import { counted, duration, fields, type Format, table } from './output.ts';
+import { type OfServer, onEachServer, readServers } from './servers.ts';
+
+interface Status {
+  at: string;
+  server: { version: string; started_at: string; database: string; size_bytes: number; is_replica: boolean };
+  release: { fingerprint: string; installed_at: string; schema_version: number };
+  schools: { status: string; schema_version: number; schools: number }[];
+  workers: number;
+  queue: Queue;
+  connections: {
+    name: string;
+    connections: number;
+    active: number;
+    idle_in_transaction: number;
+    waiting: number;
+  }[];
+  slow_operations: { operation: string; calls: number; mean_ms: number; max_ms: number }[];
+  max_connections: number;
+  long_transactions: { pid: number; name: string; state: string; seconds: number }[];
+  replicas: { name: string; state: string; lag_bytes: number; lag_seconds: number | null }[];
+}
+
+const megabytes = (bytes: number) => `${String(Math.ceil(bytes / 1024 / 1024))} MB`;
+
+function describe(status: Status): string {
+  const { server, release, queue } = status;
+  const sum = (state: 'ready' | 'waiting' | 'running' | 'failed') =>
+    queue.tasks.reduce((total, task) => total + task[state], 0);
+  const oldest = Math.max(0, ...queue.tasks.map((task) => task.oldest_ready_seconds ?? 0));
+  const connections = status.connections.reduce((total, each) => total + each.connections, 0);
+  return [
+    fields([
+      ['Time', formatMinute(new Date(status.at))],
+      [
+        'Server',
+        `Postgres ${server.version}${server.is_replica ? ' (replica)' : ''}, database ${server.database}, ` +
+          `${megabytes(server.size_bytes)}, started ${formatMinute(new Date(server.started_at))}`,
+      ],
+      [
+        'Release',
+        `schema version ${String(release.schema_version)}, functions ${release.fingerprint}, ` +
+          `installed ${formatMinute(new Date(release.installed_at))}`,
+      ],
+      ['Workers', status.workers === 0 ? 'none: jobs are not processed' : String(status.workers)],
+      [
+        'Queue',
+        `${String(sum('ready'))} ready, ${String(sum('waiting'))} waiting, ${String(sum('running'))} running, ` +
+          `${String(sum('failed'))} failed; oldest ready ${duration(oldest)}`,
+      ],
+      ['Connections', `${String(connections)} of ${String(status.max_connections)}`],
+    ]),
+    table(
+      ['SCHOOLS', 'VERSION', 'NUMBER'],
+      status.schools.map((each) => [
+        each.status,
+        each.schema_version < release.schema_version && each.status !== 'purged'
+          ? `${String(each.schema_version)} (behind)`
+          : String(each.schema_version),
+        each.schools,
+      ]),
+    ),
+    table(
+      ['CONNECTIONS', 'OPEN', 'ACTIVE', 'IN TRANSACTION', 'WAIT FOR LOCK'],
+      status.connections.map((each) => [
+        each.name,
+        each.connections,
+        each.active,
+        each.idle_in_transaction,
+        each.waiting,
+      ]),
+    ),
+    status.long_transactions.length === 0
+      ? `No transaction has been open for more than 30 seconds.\n`
+      : table(
+          ['LONG TRANSACTION', 'PROCESS', 'STATE', 'OPEN FOR'],
+          status.long_transactions.map((each) => [each.name, String(each.pid), each.state, duration(each.seconds)]),
+        ),
+    ...(status.slow_operations.length === 0
+      ? []
+      : [
+          table(
+            ['SLOW OPERATION', 'CALLS', 'MEAN MS', 'MAX MS'],
+            status.slow_operations.map((each) => [each.operation, each.calls, each.mean_ms, each.max_ms]),
+          ),
+        ]),
+    status.replicas.length === 0
+      ? `${counted(0, 'replica')}.\n`
+      : table(
+          ['REPLICA', 'STATE', 'BEHIND', 'LAG'],
+          status.replicas.map((each) => [
+            each.name,
+            each.state,
+            megabytes(each.lag_bytes),
+            each.lag_seconds === null ? '-' : duration(each.lag_seconds),
+          ]),
+        ),
+  ].join('\n');
+}
+
+/** Reads the status of a database. */
+const readStatus = (url: string): Promise<Status> =>
+  withOwner(url, async (client) => {
+    const { rows } = await client.query<{ status: Status }>('select core.status() as status');
+    if (!rows[0]) throw new Error('The database returned no status.');
+    return rows[0].status;
+  });
+
+/** The reports of all servers, the home first, as text or JSON. @throws if the home does not answer */
+function describeAll([home, ...nodes]: OfServer<Status>[], json: boolean | undefined): string {
+  if (home?.error !== undefined) throw new Error(home.error);
+  if (!home) return '';
+  if (json) {
+    const ofNodes = nodes.map((node) => ({
+      name: node.server.name,
+      ...(node.error === undefined ? node.result : { error: node.error }),
+    }));
+    return `${JSON.stringify({ ...home.result, ...(nodes.length > 0 ? { nodes: ofNodes } : {}) })}\n`;
+  }
+  if (nodes.length === 0) return describe(home.result);
+  return [home, ...nodes]
+    .map(
+      (each) =>
+        `== ${each.server.name} ==\n${each.error === undefined ? describe(each.result) : `Does not answer: ${each.error}\n`}`,
+    )
+    .join('\n');
+}
+
+/**
+ * `school status`: one report of the database and its nodes, or with `watch` one every few seconds until the process is
+ * stopped.
+ * @returns the exit code: `failed` if a node does not answer
+ */
+export async function statusCommand(
+  config: Config,
+  { json, watch, interval }: Format & { watch?: boolean; interval: number },
+): Promise<number> {
+  return withMigratedDatabase(config, async (ownerUrl) => {
+    for (;;) {
+      const states = await onEachServer(await readServers(ownerUrl), ({ url }) => readStatus(url));
+      const text = describeAll(states, json);
+      if (watch && !json && process.stdout.isTTY) process.stdout.write('\u001b[H\u001b[2J');
+      process.stdout.write(text);
+      if (!watch) return states.some(({ error }) => error !== undefined) ? exitCodes.failed : exitCodes.done;
+      await delay(interval * 1000);
+    }
+  });
+}

@@ -1,0 +1,33 @@
+import { useState } from 'preact/hooks';
+import { download } from './api.ts';
+import { showToast } from './dialogs.tsx';
+import { isAbort, type Query, toFailure } from './http.ts';
+import { Icon } from './icons.tsx';
+
+interface ExportButtonProps {
+  path: string;
+  query: Query;
+  label: string;
+  /** Shown when the file has been saved. */
+  message: string;
+}
+
+/** Saves an export as a CSV file. */
+export function ExportButton({ path, query, label, message }: ExportButtonProps) {
+  const [isExporting, setExporting] = useState(false);
+  const exportCsv = async () => {
+    setExporting(true);
+    try {
+      await download(path, { ...query, format: 'csv' });
+      showToast(message);
+    } catch (thrown) {
+      if (!isAbort(thrown)) showToast(toFailure(thrown).message, true);
+    }
+    setExporting(false);
+  };
+  return (
+    <button type="button" class="button" disabled={isExporting} onClick={() => void exportCsv()}>
+      <Icon name="export" /> {isExporting ? 'Exporting…' : label}
+    </button>
+  );
+}

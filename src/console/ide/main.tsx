@@ -1,0 +1,8 @@
+import { render } from 'preact';
+import { restoreSession } from '../session.ts';
+import '../theme.ts';
+import { Ide } from './ide.tsx';
+
+const root = document.getElementById('ide');
+if (root) render(<Ide />, root);
+void restoreSession();

@@ -1,0 +1,178 @@
+import { useState } from 'preact/hooks';
+import { request } from '../../api.ts';
+import { AsyncContent, Card, PageHeader } from '../../components.tsx';
+import { confirm, Dialog, showToast } from '../../dialogs.tsx';
+import { Timestamp } from '../../format.tsx';
+import { isAbort, toFailure } from '../../http.ts';
+import { useLoad } from '../../load.ts';
+import { href, navigate } from '../../router.ts';
+import type { Webhook } from '../../types.ts';
+import { Deliveries } from './deliveries.tsx';
+import { SecretResult } from './secret-result.tsx';
+import { path, WebhookDialog } from './webhook-dialog.tsx';
+import { WebhookState } from './webhooks-tab.tsx';
+
+/** Runs an action without a dialog, and reports a failure. */
+export async function attempt(action: () => Promise<unknown>, done: string): Promise<void> {
+  try {
+    await action();
+    showToast(done);
+  } catch (thrown) {
+    if (!isAbort(thrown)) showToast(toFailure(thrown).message, true);
+  }
+}
+
+function Facts({ webhook }: { webhook: Webhook }) {
+  return (
+    <Card title="Webhook">
+      <dl class="facts">
+        <dt>Status</dt>
+        <dd>
+          <WebhookState webhook={webhook} />{' '}
+          {webhook.disabled_at && (
+            <>
+              disabled by the service <Timestamp at={webhook.disabled_at} format="relative" />
+            </>
+          )}
+          {webhook.is_active && webhook.failing_since && (
+            <>
+              since <Timestamp at={webhook.failing_since} format="relative" />
+            </>
+          )}
+        </dd>
+        <dt>Description</dt>
+        <dd>{webhook.description ?? '–'}</dd>
+        <dt>Events</dt>
+        <dd>{webhook.events.join(', ')}</dd>
+      </dl>
+    </Card>
+  );
+}
+
+/** Replaces the secret after a confirmation, and shows the new one once. */
+function RotateDialog({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
+  const [secret, setSecret] = useState<string>();
+  const [isBusy, setBusy] = useState(false);
+  const [error, setError] = useState('');
+  const rotate = async () => {
+    setBusy(true);
+    try {
+      setSecret((await request<{ secret: string }>('POST', `${path}/${webhook.id}/rotate-secret`)).data.secret);
+    } catch (thrown) {
+      setError(toFailure(thrown).message);
+    }
+    setBusy(false);
+  };
+  return (
+    <Dialog title="Replace the secret" onClose={onClose}>
+      {secret === undefined ? (
+        <>
+          <div class="dialog-body">
+            <p>For 24 hours, messages have a signature of each secret. Change yours in this time.</p>
+            {error && (
+              <p class="problem" role="alert">
+                {error}
+              </p>
+            )}
+          </div>
+          <div class="dialog-foot">
+            <button type="button" class="button" onClick={onClose}>
+              Cancel
+            </button>
+            <button type="button" class="button primary" disabled={isBusy} onClick={() => void rotate()}>
+              Replace secret
+            </button>
+          </div>
+        </>
+      ) : (
+        <SecretResult label="Secret" secret={secret} onClose={onClose}>
+          Copy the new secret now. It is not shown again.
+        </SecretResult>
+      )}
+    </Dialog>
+  );
+}
+
+async function remove({ id, url }: Webhook): Promise<void> {
+  const isConfirmed = await confirm({
+    title: 'Delete this webhook?',
+    text: <p>{url} gets no more messages. Its delivery log is deleted too.</p>,
+    confirmLabel: 'Delete webhook',
+    isDangerous: true,
+    action: async () => {
+      await request('DELETE', `${path}/${id}`);
+    },
+  });
+  if (!isConfirmed) return;
+  await navigate('/integrations/webhooks');
+  showToast('Webhook deleted.');
+}
+
+/** A webhook with its delivery log. */
+export function WebhookScreen({ id = '' }: Record<string, string>) {
+  const [opened, setOpened] = useState<'edit' | 'rotate'>();
+  const [testedAt, setTestedAt] = useState(0);
+  const state = useLoad(
+    `webhook ${id}`,
+    async (signal) => (await request<Webhook>('GET', `${path}/${id}`, { signal })).data,
+  );
+  const webhook = state.data;
+  const setActive = (isActive: boolean) =>
+    attempt(
+      async () => {
+        await request('PUT', `${path}/${id}`, { body: { is_active: isActive } });
+        await state.reload();
+      },
+      isActive ? 'Webhook enabled.' : 'Webhook disabled.',
+    );
+  const test = () =>
+    attempt(async () => {
+      await request('POST', `${path}/${id}/test`);
+      setTestedAt(Date.now());
+    }, 'Test event sent.');
+  const button = (label: string, onClick: () => void, isDangerous = false) => (
+    <button type="button" class={isDangerous ? 'button warning' : 'button'} onClick={onClick}>
+      {label}
+    </button>
+  );
+  return (
+    <>
+      <PageHeader
+        title={webhook?.url ?? 'Webhook'}
+        back={<a href={href('/integrations/webhooks')}>Webhooks</a>}
+        actions={
+          webhook && (
+            <>
+              {webhook.is_active && button('Send test event', () => void test())}
+              {button('Edit', () => setOpened('edit'))}
+              {button('Replace secret', () => setOpened('rotate'))}
+              {webhook.is_active
+                ? button('Disable', () => void setActive(false))
+                : button('Enable', () => void setActive(true))}
+              {button('Delete', () => void remove(webhook), true)}
+            </>
+          )
+        }
+      />
+      <AsyncContent state={state}>
+        {(data) => (
+          <>
+            <Facts webhook={data} />
+            <Deliveries key={testedAt} webhook={data} />
+          </>
+        )}
+      </AsyncContent>
+      {webhook && opened === 'rotate' && <RotateDialog webhook={webhook} onClose={() => setOpened(undefined)} />}
+      {webhook && opened === 'edit' && (
+        <WebhookDialog
+          id={webhook.id}
+          onClose={() => setOpened(undefined)}
+          onSaved={() => {
+            setOpened(undefined);
+            void state.reload();
+          }}
+        />
+      )}
+    </>
+  );
+}

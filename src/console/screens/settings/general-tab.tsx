@@ -1,0 +1,63 @@
+import { type ApiResponse, request } from '../../api.ts';
+import { AsyncContent, Card } from '../../components.tsx';
+import { showToast } from '../../dialogs.tsx';
+import { currencyName } from '../../format.tsx';
+import { Conflicts, FormError, SaveBar, SelectField, useRecordForm } from '../../forms.tsx';
+import { useLoad } from '../../load.ts';
+import { settingsPath } from '../../plans.ts';
+import type { PlatformSettings } from '../../types.ts';
+
+const labels = { currency: 'Currency of prices' };
+const toForm = ({ currency }: PlatformSettings) => ({ currency });
+const toBody = (changes: Partial<ReturnType<typeof toForm>>) => changes;
+
+const currencies = Intl.supportedValuesOf('currency').map((code) => [code, currencyName(code)] as const);
+
+interface SettingsFormProps {
+  response: { data: PlatformSettings; etag: string | undefined };
+  onSaved: (response: ApiResponse<PlatformSettings>) => void;
+}
+
+function SettingsForm({ response, onSaved }: SettingsFormProps) {
+  const form = useRecordForm({ path: settingsPath, response, toForm, toBody, labels, onSaved });
+  return (
+    <form class="stack" ref={form.ref} onSubmit={form.submit} noValidate>
+      <FormError form={form} fields={Object.keys(labels)} />
+      <Conflicts conflicts={form.conflicts} />
+      <Card title="Prices">
+        <SelectField
+          {...form.field('currency')}
+          label={labels.currency}
+          isRequired
+          hint="All plans have prices in this currency. Changing it does not convert them."
+          options={currencies}
+        />
+      </Card>
+      <SaveBar form={form} />
+    </form>
+  );
+}
+
+/** The settings of the platform that belong to no other tab. */
+export function GeneralTab() {
+  const settings = useLoad(
+    'platform settings',
+    (signal) => request<PlatformSettings>('GET', settingsPath, { signal }),
+    { isUncached: true },
+  );
+  return (
+    <div class="narrow">
+      <AsyncContent state={settings}>
+        {(response) => (
+          <SettingsForm
+            response={response}
+            onSaved={(saved) => {
+              showToast('Settings saved.');
+              settings.set(saved);
+            }}
+          />
+        )}
+      </AsyncContent>
+    </div>
+  );
+}

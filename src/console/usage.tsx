@@ -1,0 +1,128 @@
+import { request } from './api.ts';
+import { type Bar, BarChart } from './charts.tsx';
+import { AsyncContent, Card, Statistic } from './components.tsx';
+import { ExportButton } from './export-button.tsx';
+import { dayName, formatBytes, formatCompactBytes, formatNumber, monthName } from './format.tsx';
+import { type Loaded, useLoad } from './load.ts';
+import type { Usage } from './types.ts';
+
+const path = '/api/platform/usage';
+
+/** The usage of a school, or of all schools. */
+export const useUsage = (tenantId?: string): Loaded<Usage> =>
+  useLoad(`usage ${tenantId ?? ''}`, async (signal) => {
+    const query = tenantId === undefined ? {} : { tenant_id: tenantId };
+    return (await request<Usage>('GET', path, { query, signal })).data;
+  });
+
+/** The buttons that save the usage of a school, or of all schools, as CSV. */
+export function UsageExports({ tenantId }: { tenantId?: string }) {
+  const query = tenantId === undefined ? {} : { tenant_id: tenantId };
+  const message = 'Usage exported.';
+  return (
+    <>
+      <ExportButton path={`${path}/export`} query={query} label="Export months (CSV)" message={message} />
+      <ExportButton
+        path={`${path}/export`}
+        query={{ ...query, months: 2, period: 'day' }}
+        label="Export days (CSV)"
+        message={message}
+      />
+    </>
+  );
+}
+
+/** `of 200`, with the share that is used. */
+const ofLimit = (used: number, limit: number) =>
+  `of ${formatNumber(limit)}${limit > 0 ? ` (${Math.floor((used / limit) * 100)}%)` : ''}`;
+
+function Figures({ usage: { current, months } }: { usage: Usage }) {
+  const thisMonth = months.at(-1);
+  const ofMonth = (value: number | null | undefined) => (value == null ? '–' : formatNumber(value));
+  const { students, teachers, storage_bytes, max_students, max_teachers } = current;
+  return (
+    <dl class="figures">
+      <Statistic label="Students" value={formatNumber(students)} note={ofLimit(students, max_students)} />
+      <Statistic label="Teachers" value={formatNumber(teachers)} note={ofLimit(teachers, max_teachers)} />
+      <Statistic label="Storage" value={storage_bytes === null ? '–' : formatBytes(storage_bytes)} />
+      <Statistic label="Active users a day" value={ofMonth(thisMonth?.active_users)} note="this month" />
+      <Statistic label="Requests" value={ofMonth(thisMonth?.requests)} note="this month" />
+      <Statistic label="Messages" value={ofMonth(thisMonth?.messages)} note="this month" />
+    </dl>
+  );
+}
+
+type MonthFigure = Exclude<keyof Usage['months'][number], 'month'>;
+type DayFigure = Exclude<keyof Usage['days'][number], 'date'>;
+
+const byMonth = ({ months }: Usage, figure: MonthFigure): Bar[] =>
+  months.map((each) => ({ label: monthName(each.month), name: monthName(each.month, true), value: each[figure] }));
+
+const byDay = ({ days }: Usage, figure: DayFigure): Bar[] =>
+  days.map((each) => ({
+    label: String(Number(each.date.slice(8))),
+    name: dayName(each.date),
+    value: each[figure],
+  }));
+
+/** The figures of a school, or the sums of all schools: charts by month and by day, each with a table. */
+export function UsageCharts({ usage }: { usage: Usage }) {
+  const { max_students, max_teachers } = usage.current;
+  // Only one school has the limits of one plan.
+  const limitOf = (limit: number) => (usage.tenant_id === null ? undefined : limit);
+  return (
+    <>
+      <Figures usage={usage} />
+      <div class="charts">
+        <Card title="Students by month">
+          <BarChart bars={byMonth(usage, 'students')} columns={['Month', 'Students']} limit={limitOf(max_students)} />
+        </Card>
+        <Card title="Teachers by month">
+          <BarChart bars={byMonth(usage, 'teachers')} columns={['Month', 'Teachers']} limit={limitOf(max_teachers)} />
+        </Card>
+        <Card title="Active users a day, by month">
+          <BarChart bars={byMonth(usage, 'active_users')} columns={['Month', 'Average']} />
+        </Card>
+        <Card title="Active users, last 31 days">
+          <BarChart bars={byDay(usage, 'active_users')} columns={['Day', 'Active users']} />
+        </Card>
+        <Card title="Requests by month">
+          <BarChart bars={byMonth(usage, 'requests')} columns={['Month', 'Requests']} />
+        </Card>
+        <Card title="Requests, last 31 days">
+          <BarChart bars={byDay(usage, 'requests')} columns={['Day', 'Requests']} />
+        </Card>
+        <Card title="Messages by month">
+          <BarChart bars={byMonth(usage, 'messages')} columns={['Month', 'Messages']} />
+        </Card>
+        <Card title="Messages, last 31 days">
+          <BarChart bars={byDay(usage, 'messages')} columns={['Day', 'Messages']} />
+        </Card>
+        <Card title="Storage by month">
+          <BarChart
+            bars={byMonth(usage, 'storage_bytes')}
+            columns={['Month', 'Storage']}
+            formatTick={formatCompactBytes}
+            format={formatBytes}
+          />
+        </Card>
+        <Card title="What the figures mean">
+          <ul class="prose">
+            <li>Students and teachers: the highest number of active ones in the month. A line shows the limit.</li>
+            <li>A user is active on a day on which they log in, refresh their login or use an API key.</li>
+            <li>Requests are those with a login or an API key. Messages are emails and push messages.</li>
+            <li>The figures are recorded every hour. This month and today are not complete.</li>
+            <li>For earlier months, students are those who were enrolled in a class. “–” means not recorded.</li>
+          </ul>
+        </Card>
+      </div>
+    </>
+  );
+}
+
+/** Loads the usage and shows it. */
+export const UsageContent = ({ state }: { state: Loaded<Usage> }) => (
+  <AsyncContent state={state} lines={8}>
+    {(usage) => <UsageCharts usage={usage} />}
+  </AsyncContent>
+);

@@ -1,0 +1,445 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import pg from 'pg';
+import { migrate } from './migrate.ts';
+import { withOwner } from './pool.ts';
+
+/** A node as the home knows it. */
+export interface Node {
+  id: number;
+  name: string;
+  url: string;
+  status: 'joining' | 'active' | 'draining';
+  schools: number;
+  /** Schools whose creation on the node has not finished. */
+  reserved: number;
+}
+
+/** A node, and whether it answers now. */
+export interface NodeState extends Omit<Node, 'url'> {
+  isReachable: boolean;
+  /** Bytes of changes of the node that the home has not copied yet; null if unknown. */
+  lagBytes: number | null;
+}
+
+/** Ids of rows that other servers copy start here on a node, so that no two servers give the same id. */
+const firstId = (node: number) => node * 10 ** 12;
+
+/** How long the first copies of the shared tables may take. They have some hundred rows. */
+const copyTimeoutMs = 60_000;
+
+/** The key-value form of a database URL, as PL/Proxy and subscriptions take it. */
+export function connectionOptions(url: string): Record<string, string> {
+  const { host, port, database, user, password } = new pg.Client({ connectionString: url });
+  const { searchParams } = new URL(url);
+  return {
+    host: searchParams.get('host') ?? host,
+    port: String(port),
+    dbname: database ?? '',
+    user: user ?? '',
+    ...(password ? { password } : {}),
+    ...Object.fromEntries(
+      ['sslmode', 'sslrootcert', 'sslcert', 'sslkey'].flatMap((name) => {
+        const value = searchParams.get(name);
+        return value === null ? [] : [[name, value]];
+      }),
+    ),
+    connect_timeout: '3',
+  };
+}
+
+/** `host=… port=…` */
+export const connectionString = (options: Record<string, string>): string =>
+  Object.entries(options)
+    .map(([name, value]) => `${name}='${value.replaceAll(/['\\]/g, '\\$&')}'`)
+    .join(' ');
+
+const nodesSql = `
+  select n.id::integer, n.name, n.url, n.status,
+    count(t.id) filter (where not (t.status = 'deleted' and t.deleted_at is null))::integer as schools,
+    count(t.id) filter (where t.status = 'deleted' and t.deleted_at is null)::integer as reserved
+  from platform.node n
+  left join platform.tenant t on t.node_id = n.id
+  where not n.is_this`;
+
+/** All nodes, in the order in which they were added. */
+export const readNodes = async (home: pg.ClientBase): Promise<Node[]> =>
+  (await home.query<Node>(`${nodesSql} group by n.id order by n.id`)).rows;
+
+/** @throws if there is none with this name */
+export async function findNode(home: pg.ClientBase, name: string): Promise<Node> {
+  const node = (await readNodes(home)).find((each) => each.name === name);
+  if (!node) throw new Error(`There is no node ${name}.`);
+  return node;
+}
+
+/** The URL of a server that may be down. */
+const connectInTime = (url: string) => `${url}${url.includes('?') ? '&' : '?'}connect_timeout=3`;
+
+/** All nodes, and how far the home has copied their changes. */
+export async function nodeStates(home: pg.ClientBase): Promise<NodeState[]> {
+  const nodes = await readNodes(home);
+  return Promise.all(
+    nodes.map(async ({ url, ...node }) => {
+      const lag = await withOwner(connectInTime(url), async (client) => {
+        const { rows } = await client.query<{ bytes: string | null }>(
+          `select pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn) as bytes
+           from pg_replication_slots where slot_name = $1`,
+          [subscriptionOf(node.id)],
+        );
+        return rows[0]?.bytes ?? null;
+      }).catch(() => undefined);
+      return { ...node, isReachable: lag !== undefined, lagBytes: lag == null ? null : Number(lag) };
+    }),
+  );
+}
+
+/** The subscription of the home to a node. Like that of a node to the home, it is also the name of the slot. */
+export const subscriptionOf = (node: number) => `school_node_${String(node)}`;
+const homeSubscriptionOf = (node: number) => `school_home_${String(node)}`;
+
+async function requireLogical(client: pg.ClientBase, server: string): Promise<void> {
+  const { rows } = await client.query<{ level: string; is_superuser: boolean }>(
+    `select current_setting('wal_level') as level, rolsuper as is_superuser from pg_roles where rolname = current_user`,
+  );
+  if (rows[0]?.level !== 'logical')
+    throw new Error(`Logical replication is off at ${server}. Set wal_level = logical there, and restart it.`);
+  if (!rows[0].is_superuser)
+    throw new Error(`The user of ${server} must be a superuser, because it creates a subscription.`);
+}
+
+const hasSubscription = async (client: pg.ClientBase, name: string) =>
+  (
+    await client.query(
+      `select from pg_subscription
+       where subname = $1 and subdbid = (select oid from pg_database where datname = current_database())`,
+      [name],
+    )
+  ).rowCount === 1;
+
+async function subscribe(
+  client: pg.Client,
+  name: string,
+  toUrl: string,
+  publications: string,
+  options: string,
+): Promise<void> {
+  if (await hasSubscription(client, name)) return;
+  // Created by itself, because the subscription would wait forever for the slot of a database of its own server.
+  await withOwner(toUrl, (publisher) =>
+    publisher.query(
+      `select pg_create_logical_replication_slot($1, 'pgoutput')
+       where not exists (select from pg_replication_slots where slot_name = $1)`,
+      [name],
+    ),
+  );
+  const address = client.escapeLiteral(connectionString(connectionOptions(toUrl)));
+  await client.query(
+    `create subscription ${name} connection ${address} publication ${publications}
+     with (create_slot = false, ${options})`,
+  );
+}
+
+interface CopyOptions {
+  timeoutMs?: number;
+  onProgress?: (tables: { copied: number; total: number }) => void;
+}
+
+/** Waits until all tables of a subscription are copied. @throws if that takes longer than `timeoutMs` */
+async function waitForTables(
+  client: pg.Client,
+  name: string,
+  { timeoutMs = copyTimeoutMs, onProgress = () => undefined }: CopyOptions,
+): Promise<void> {
+  const end = Date.now() + timeoutMs;
+  for (;;) {
+    const { rows } = await client.query<{ missing: string | null; copied: number; total: number }>(
+      `select string_agg(r.srrelid::regclass::text, ', ') filter (where r.srsubstate <> 'r') as missing,
+         count(*) filter (where r.srsubstate = 'r')::integer as copied, count(*)::integer as total
+       from pg_subscription_rel r
+       join pg_subscription s on s.oid = r.srsubid
+       where s.subname = $1`,
+      [name],
+    );
+    const [{ missing, copied, total } = { missing: null, copied: 0, total: 0 }] = rows;
+    onProgress({ copied, total });
+    if (missing === null) return;
+    if (Date.now() > end)
+      throw new Error(`These tables were not copied in time: ${missing}. See the log of the server.`);
+    await pause(50);
+  }
+}
+
+/**
+ * Subscribes, with a copy of the rows that exist. The slot on the other server has the same name.
+ * @throws if the copies take longer than `timeoutMs`; `onProgress` is called meanwhile
+ */
+export async function subscribeAndCopy(
+  client: pg.Client,
+  name: string,
+  toUrl: string,
+  publications: string,
+  options: CopyOptions = {},
+): Promise<void> {
+  await subscribe(client, name, toUrl, publications, 'copy_data = true');
+  await waitForTables(client, name, options);
+}
+
+/**
+ * Drops a subscription and its slot.
+ * @param isLost  the other server no longer exists: its slot is left
+ */
+export async function unsubscribe(client: pg.Client, name: string, isLost = false): Promise<void> {
+  if (!(await hasSubscription(client, name))) return;
+  if (isLost) {
+    await client.query(`alter subscription ${name} disable`);
+    await client.query(`alter subscription ${name} set (slot_name = none)`);
+  }
+  await client.query(`drop subscription ${name}`);
+}
+
+/** @throws if a database has rows of its own, or is another node. It may be this one, or have no tables yet */
+async function refuseUsed(client: pg.Client, name: string): Promise<void> {
+  const { rows: tables } = await client.query<{ has_tables: boolean; has_nodes: boolean }>(
+    `select to_regclass('platform.tenant') is not null as has_tables,
+       to_regclass('platform.node') is not null as has_nodes`,
+  );
+  if (tables[0]?.has_nodes && (await isNode(client, name))) return;
+  if (!tables[0]?.has_tables) return;
+  const { rowCount } = await client.query(
+    'select from platform.tenant union all select from platform.user_account limit 1',
+  );
+  if (rowCount)
+    throw new Error('This database has schools or operators of its own. A node starts with an empty database.');
+}
+
+/** Whether a database is the node of this name already. @throws if it is another node, or has nodes itself */
+async function isNode(client: pg.Client, name: string): Promise<boolean> {
+  const { rows } = await client.query<{ name: string; is_this: boolean }>('select name, is_this from platform.node');
+  const other = rows.find((row) => !row.is_this || row.name !== name);
+  if (other)
+    throw new Error(
+      other.is_this ? `This database is already the node ${other.name}.` : 'This database has nodes itself.',
+    );
+  return rows.length > 0;
+}
+
+/** Prepares a migrated database: deletes its rows of the tables that it will copy, and gives its ids a range. */
+async function prepareNode(client: pg.Client, { id, name }: { id: number; name: string }): Promise<void> {
+  if (await isNode(client, name)) return;
+  await client.query('begin');
+  await client.query(
+    'delete from platform.plan; delete from platform.setting; delete from platform.notification_setting; ' +
+      'delete from platform.notification_template',
+  );
+  await client.query(`insert into platform.node (id, name, url, status, is_this) values ($1, $2, '', 'active', true)`, [
+    id,
+    name,
+  ]);
+  for (const table of ['audit_log', 'session', 'subscription', 'second_factor', 'recovery_code', 'tenant'])
+    await client.query(`select setval(pg_get_serial_sequence($1, 'id'), $2)`, [`platform.${table}`, firstId(id)]);
+  await client.query('select core.define_publications()');
+  await client.query('commit');
+}
+
+/**
+ * Adds a node, or continues where an earlier run stopped: migrates its database, and sets up the copies in both
+ * directions.
+ * @param homeUrl  the home, as the node reaches it
+ * @throws if the database is in use, or a server does not allow logical replication
+ */
+export async function addNode(
+  home: pg.Client,
+  { name, url, homeUrl, onStep }: { name: string; url: string; homeUrl: string; onStep: (line: string) => void },
+): Promise<Node> {
+  await requireLogical(home, 'the home');
+  await withOwner(url, async (node) => {
+    await requireLogical(node, 'the node');
+    await refuseSameDatabase(home, node);
+    await refuseUsed(node, name);
+  });
+  await home.query(`insert into platform.node (name, url) values ($1, $2) on conflict (name) do update set url = $2`, [
+    name,
+    url,
+  ]);
+  const node = await findNode(home, name);
+  await home.query('select core.define_publications()');
+  await migrate({ ownerUrl: url });
+  onStep('node: migrated');
+  await withOwner(url, async (client) => {
+    await prepareNode(client, node);
+    await subscribeAndCopy(client, homeSubscriptionOf(node.id), homeUrl, 'school_platform');
+  });
+  onStep('node: has copies of the tables of the platform');
+  await subscribe(home, subscriptionOf(node.id), url, 'school_facts, school_tenants', 'copy_data = false');
+  await refreshCopies(home, node);
+  onStep('home: copies schools, usage, subscriptions, audit entries and facts of the node');
+  await home.query(`update platform.node set status = 'active' where id = $1 and status = 'joining'`, [node.id]);
+  return findNode(home, name);
+}
+
+async function refuseSameDatabase(home: pg.Client, node: pg.Client): Promise<void> {
+  const identity = async (client: pg.Client) =>
+    (
+      await client.query<{ identity: string }>(
+        "select format('%s %s', system_identifier, current_database()) as identity from pg_control_system()",
+      )
+    ).rows[0]?.identity;
+  if ((await identity(home)) === (await identity(node))) throw new Error('This database is the home itself.');
+}
+
+/** The tables that a node publishes and the home does not copy yet: those of a new release. */
+async function missingCopies(home: pg.ClientBase, { id, url }: Pick<Node, 'id' | 'url'>): Promise<string[]> {
+  const published = await withOwner(url, (node) =>
+    node.query<{ name: string }>(
+      `select distinct format('%I.%I', schemaname, tablename) as name from pg_publication_tables
+       where pubname in ('school_facts', 'school_tenants')`,
+    ),
+  );
+  const { rows } = await home.query<{ name: string }>(
+    `select p.name
+     from unnest($2::text[]) p (name)
+     where not exists (
+       select from pg_subscription_rel r
+       join pg_subscription s on s.oid = r.srsubid and s.subdbid = (
+         select oid from pg_database where datname = current_database())
+       where s.subname = $1 and r.srrelid = to_regclass(p.name) and r.srsubstate = 'r')
+     order by p.name`,
+    [subscriptionOf(id), published.rows.map(({ name }) => name)],
+  );
+  return rows.map(({ name }) => name);
+}
+
+/** @throws if the home does not copy all tables of a node: rows of a school that moves could be lost there */
+export async function requireCopies(home: pg.ClientBase, nodeId: number): Promise<void> {
+  const node = (await readNodes(home)).find(({ id }) => id === nodeId);
+  if (node && (await missingCopies(home, node)).length > 0)
+    throw new Error(`The home does not copy all tables of ${node.name} yet. Run: school node refresh ${node.name}`);
+}
+
+/**
+ * Lets the home copy the tables that a node has published since it joined.
+ * @returns the tables that are new
+ */
+export async function refreshCopies(home: pg.Client, node: Pick<Node, 'id' | 'url'>): Promise<string[]> {
+  const name = subscriptionOf(node.id);
+  const missing = await missingCopies(home, node);
+  if (missing.length === 0) return [];
+  const { rows } = await home.query<{ name: string }>(
+    `select t.name from unnest($2::text[]) t (name)
+     where to_regclass(t.name) not in (
+       select r.srrelid from pg_subscription_rel r join pg_subscription s on s.oid = r.srsubid where s.subname = $1)`,
+    [name, missing],
+  );
+  // Rows from before the school moved to the node. The node has all that are still true.
+  for (const { name: table } of rows)
+    await home.query(`delete from ${table} where tenant_id in (select id from platform.tenant where node_id = $1)`, [
+      node.id,
+    ]);
+  await home.query(`alter subscription ${name} refresh publication with (copy_data = true)`);
+  await waitForTables(home, name, { timeoutMs: Infinity });
+  return missing;
+}
+
+/** Gives a node no new schools, or gives it some again. */
+export async function setDraining(home: pg.Client, name: string, isDraining: boolean): Promise<void> {
+  const node = await findNode(home, name);
+  if (node.status === 'joining') throw new Error(`The node ${name} has not joined yet. Repeat: school node add`);
+  await home.query('update platform.node set status = $2 where id = $1', [node.id, isDraining ? 'draining' : 'active']);
+}
+
+/**
+ * Removes a node without schools. Its database stays.
+ * @param isLost  the server no longer exists
+ * @throws if it has schools, also deleted ones
+ */
+export async function removeNode(home: pg.Client, name: string, isLost: boolean): Promise<void> {
+  const { id, url, schools, reserved } = await findNode(home, name);
+  if (schools + reserved > 0)
+    throw new Error(
+      `The node ${name} has ${String(schools)} schools and ${String(reserved)} reserved ones, deleted ones included.`,
+    );
+  await unsubscribe(home, subscriptionOf(id), isLost);
+  if (isLost)
+    await home.query('select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = $1', [
+      homeSubscriptionOf(id),
+    ]);
+  else
+    await withOwner(url, async (node) => {
+      await unsubscribe(node, homeSubscriptionOf(id));
+      await node.query('drop publication if exists school_facts, school_tenants');
+      await node.query('delete from platform.node');
+    });
+  await home.query('delete from platform.node where id = $1', [id]);
+}
+
+/**
+ * Creates a school where it belongs: at home, or on a node, with the id that the home reserves.
+ * @param school  its fields, as the operation takes them
+ * @param name  the node; undefined for the active one with the fewest schools, or the home if there is none
+ * @throws for an unknown node
+ */
+export async function onNodeOfNewSchool<T>(
+  home: pg.Client,
+  school: object,
+  name: string | undefined,
+  create: (server: pg.Client, reserved: { reserved_id?: number }) => Promise<T>,
+): Promise<T> {
+  const { rows } = await home.query<{ id: number | null; url: string | null; reserved_at: string | null }>(
+    `select r.id::integer as id, n.url, r.reserved_at::text as reserved_at
+     from core.school_reserve($1, $2) r
+     left join platform.node n on n.id = r.node_id`,
+    [JSON.stringify(school), name ?? null],
+  );
+  const { id, url, reserved_at } = rows[0] ?? {};
+  // A school at home that exists has an id and no node: creating it again is refused.
+  if (url == null || id == null) return create(home, {});
+  try {
+    return await withOwner(url, (node) => create(node, { reserved_id: id }));
+  } catch (error) {
+    if (error instanceof pg.DatabaseError && !/^(57|08)/.test(error.code ?? '')) {
+      await home.query('select core.school_release($1, $2)', [id, reserved_at]);
+      throw error;
+    }
+    throw new Error(
+      'The node did not answer. It may have created the school: look at `school tenant list`. If not, the subdomain ' +
+        'stays reserved: repeat the command to continue, or remove the reservation with `school node release`.',
+      { cause: error },
+    );
+  }
+}
+
+/** A reservation of a school, and whether it was removed. */
+export interface Reservation {
+  id: number;
+  subdomain: string;
+  node: string;
+  outcome: 'released' | 'created' | 'unknown';
+}
+
+/**
+ * Removes the reservations of schools whose creation has stopped: those that the node does not have.
+ * @param minutes  only reservations that are older: a creation that is still running must keep its own
+ * @returns all of them: `released`; `created`, if the node has the school and its copy is on the way; `unknown`, if the
+ *   node does not answer
+ */
+export async function releaseReservations(home: pg.ClientBase, minutes: number): Promise<Reservation[]> {
+  const { rows } = await home.query<{ id: number; subdomain: string; node: string; url: string; reserved_at: string }>(
+    `select t.id::integer, t.subdomain, n.name as node, n.url, t.updated_at::text as reserved_at
+     from platform.tenant t
+     join platform.node n on n.id = t.node_id
+     where core.is_reserved(t) and t.updated_at < now() - make_interval(mins => $1)
+     order by t.id`,
+    [minutes],
+  );
+  const reservations: Reservation[] = [];
+  for (const { id, subdomain, node, url, reserved_at } of rows) {
+    const isCreated = await withOwner(connectInTime(url), async (client) => {
+      const found = await client.query('select from platform.tenant where id = $1', [id]);
+      return found.rowCount === 1;
+    }).catch(() => undefined);
+    if (isCreated === false) await home.query('select core.school_release($1, $2)', [id, reserved_at]);
+    const outcome = isCreated === undefined ? 'unknown' : isCreated ? 'created' : 'released';
+    reservations.push({ id, subdomain, node, outcome });
+  }
+  return reservations;
+}

@@ -1,0 +1,98 @@
+import pg from 'pg';
+import { switchToRole } from '../domain/role-settings.ts';
+import { sqlFile } from './install.ts';
+import { connectionOptions, connectionString, readNodes, subscribeAndCopy, unsubscribe } from './nodes.ts';
+import { withOwner } from './pool.ts';
+
+/** The subscription of a router to the directory. Each router needs a slot of its own at home. */
+const subscriptionOf = (router: string) => `school_router_${router}`;
+
+/** Creates the foreign server of a node, or of the home. Its password is in the user mapping, which only owners see. */
+async function defineServer(client: pg.Client, name: string, url: string): Promise<void> {
+  const { user = '', password, ...options } = connectionOptions(url);
+  const address = connectionString({
+    ...options,
+    application_name: 'school_router',
+    options: switchToRole('school_api'),
+  });
+  await client.query(
+    `create server ${name} foreign data wrapper plproxy options (p0 ${client.escapeLiteral(address)})`,
+  );
+  const secret = password === undefined ? '' : `, password ${client.escapeLiteral(password)}`;
+  await client.query(
+    `create user mapping for public server ${name} options (user ${client.escapeLiteral(user)}${secret})`,
+  );
+  await client.query(`grant usage on foreign server ${name} to school_api`);
+}
+
+/** Copies core.operation, which belongs to the code. */
+async function copyOperations(home: pg.Client, client: pg.Client): Promise<void> {
+  const { rows: columns } = await home.query<{ definition: string }>(
+    `select format('%I %s', attname, format_type(atttypid, atttypmod)) as definition
+     from pg_attribute
+     where attrelid = 'core.operation'::regclass and attnum > 0 and not attisdropped
+     order by attnum`,
+  );
+  await client.query(`create table core.operation (${columns.map(({ definition }) => definition).join(', ')})`);
+  await client.query('alter table core.operation add primary key (name)');
+  const { rows } = await home.query<{ operations: unknown }>('select json_agg(o) as operations from core.operation o');
+  await client.query('insert into core.operation select * from json_populate_recordset(null::core.operation, $1)', [
+    JSON.stringify(rows[0]?.operations),
+  ]);
+}
+
+/**
+ * Creates a router in an empty database, or brings an existing one up to date with the nodes and the version of the
+ * home. Requests that arrive meanwhile wait.
+ * @param name  unique among the routers of this home
+ * @param homeUrl  the home, as the router reaches it
+ */
+export async function createRouter(
+  home: pg.Client,
+  { name, url, homeUrl }: { name: string; url: string; homeUrl: string },
+): Promise<void> {
+  const nodes = await readNodes(home);
+  if (nodes.length === 0) throw new Error('There are no nodes. A single server needs no router.');
+  await withOwner(url, async (client) => {
+    // What follows drops the schema core and all foreign servers.
+    const { rows } = await client.query<{ is_used: boolean; is_available: boolean }>(
+      `select to_regprocedure('core.server_of(bigint)') is null and (
+           exists (select from pg_namespace where nspname in ('core', 'platform'))
+           or exists (select from pg_foreign_server)) as is_used,
+         exists (select from pg_available_extensions where name = 'plproxy') as is_available`,
+    );
+    if (rows[0]?.is_used) throw new Error('This database is in use. A router needs an empty one.');
+    if (!rows[0]?.is_available)
+      throw new Error('PL/Proxy is not installed on the server of the router (postgresql-15-plproxy in Debian).');
+    await client.query('begin');
+    await client.query("select set_config('school.role_settings', '{}', true)");
+    await client.query((await sqlFile('db/roles.sql')).text);
+    await client.query('create extension if not exists plproxy; create schema if not exists platform');
+    await client.query(
+      'create table if not exists platform.tenant (id bigint primary key, subdomain text not null unique, node_id bigint)',
+    );
+    await client.query('drop schema if exists core cascade; create schema core');
+    const { rows: servers } = await client.query<{ srvname: string }>('select srvname from pg_foreign_server');
+    for (const { srvname } of servers) await client.query(`drop server ${client.escapeIdentifier(srvname)} cascade`);
+    await defineServer(client, 'home', homeUrl);
+    for (const node of nodes) await defineServer(client, `node_${String(node.id)}`, node.url);
+    await copyOperations(home, client);
+    await client.query((await sqlFile('db/router/router.sql')).text);
+    await client.query('commit');
+    await subscribeAndCopy(client, subscriptionOf(name), homeUrl, 'school_directory');
+  });
+}
+
+/**
+ * Removes a router from its home. Its database stays.
+ * @param url  the router; undefined if it is lost
+ * @throws if there is none with this name
+ */
+export async function removeRouter(home: pg.Client, name: string, url: string | undefined): Promise<void> {
+  const { rowCount } = await home.query('select from pg_replication_slots where slot_name = $1', [
+    subscriptionOf(name),
+  ]);
+  if (rowCount === 0) throw new Error(`There is no router ${name}.`);
+  if (url !== undefined) await withOwner(url, (client) => unsubscribe(client, subscriptionOf(name)));
+  else await home.query('select pg_drop_replication_slot($1)', [subscriptionOf(name)]);
+}

@@ -1,0 +1,617 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import type pg from 'pg';
+import { classify } from './errors.ts';
+import { readNodes, requireCopies, subscribeAndCopy, subscriptionOf as copiesOf, unsubscribe } from './nodes.ts';
+import { withOwner } from './pool.ts';
+
+/** The name of the home among the nodes. */
+export const homeName = 'home';
+
+/** A server that can hold a school. `id` is null for the home. */
+interface Server {
+  id: number | null;
+  name: string;
+  url: string;
+}
+
+/** What `moveSchool` has just finished. After each step a stopped move can be continued. */
+export type MoveStep = 'prepared' | 'copied' | 'closed' | 'switched' | 'opened' | 'cleaned';
+
+interface MoveOptions {
+  /** The home, as the nodes reach it. */
+  homeUrl: string;
+  school: number;
+  /** The name of a node, or `home`. */
+  to: string;
+  onStep?: (step: MoveStep) => void | Promise<void>;
+  /** Called while rows are copied. */
+  onProgress?: (tables: { copied: number; total: number }) => void;
+}
+
+/** How long the requests of a school that are running may keep a move waiting. New ones are refused meanwhile. */
+const lockTimeoutMs = 1_000;
+/** How long the target may take for the last changes while the school is closed. */
+const catchUpTimeoutMs = 2_000;
+/** How often the school is closed again after it could not be moved in time. */
+const maxAttempts = 30;
+/** How long the routers may take to learn the new server. */
+const directoryTimeoutMs = 2_000;
+
+/** How many rows outside the schema are copied with one statement. */
+const rowsAtATime = 5_000;
+
+const subscriptionOf = (school: number) => `school_move_${String(school)}`;
+const schemaOf = (school: number) => `tenant_${String(school)}`;
+/** The tables at the earlier server, until the move is confirmed. */
+const asideOf = (school: number) => `moved_tenant_${String(school)}`;
+
+/** Whether a server could not be reached. */
+const isUnreachable = (error: unknown) => classify(error).apiError?.error === 'unavailable';
+
+const answers = (server: Server) =>
+  withOwner(server.url, (client) => client.query('select')).then(
+    () => true,
+    (error: unknown) => {
+      if (isUnreachable(error)) return false;
+      throw error;
+    },
+  );
+
+const hasSchema = async (client: pg.ClientBase, name: string) =>
+  (await client.query<{ exists: boolean }>('select to_regnamespace($1) is not null as exists', [name])).rows[0]
+    ?.exists === true;
+
+/** Runs `work` unless another command works on the moves of the school. */
+async function asOnlyCommand<T>(home: pg.ClientBase, school: number, work: () => Promise<T>): Promise<T> {
+  await noticeLostMachine(home);
+  const { rows } = await home.query<{ is_locked: boolean }>(
+    "select pg_try_advisory_lock(core.lock_key('move', $1)) as is_locked",
+    [school],
+  );
+  if (!rows[0]?.is_locked) throw new Error('Another command is moving this school. Wait until it has ended.');
+  try {
+    return await work();
+  } finally {
+    await home.query("select pg_advisory_unlock(core.lock_key('move', $1))", [school]).catch(() => undefined);
+  }
+}
+
+/** The locks of a connection whose machine has lost power would last for two hours. */
+async function noticeLostMachine(client: pg.ClientBase): Promise<void> {
+  await client.query('set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3');
+}
+
+async function readServers(home: pg.ClientBase, homeUrl: string): Promise<Server[]> {
+  const nodes = await readNodes(home);
+  return [{ id: null, name: homeName, url: homeUrl }, ...nodes.filter(({ status }) => status !== 'joining')];
+}
+
+/**
+ * The server that still has the tables of a school that was moved away from it. A server that cannot be reached does not
+ * keep the schools of the others from moving: its tables are found when it is back.
+ * @throws if a server of `required` cannot be reached
+ */
+async function findAside(servers: Server[], school: number, required: Server[]): Promise<Server | undefined> {
+  const found = await Promise.all(
+    servers.map((server) =>
+      withOwner(server.url, (client) => hasSchema(client, asideOf(school))).catch((error: unknown) => {
+        if (required.includes(server) || !isUnreachable(error)) throw error;
+        return false;
+      }),
+    ),
+  );
+  return servers.find((_, n) => found[n]);
+}
+
+/** The server in the directory. @throws if there is no such school */
+async function findServer(home: pg.ClientBase, servers: Server[], school: number): Promise<Server> {
+  const { rows } = await home.query<{ node_id: number | null }>(
+    'select node_id::integer as node_id from platform.tenant where id = $1',
+    [school],
+  );
+  const server = rows[0] && servers.find(({ id }) => id === rows[0]?.node_id);
+  if (!server) throw new Error(`There is no school ${String(school)}, or its node has not joined.`);
+  return server;
+}
+
+/** @throws if the servers have different releases, or the school is not at the current schema version */
+async function checkVersions(source: pg.Client, target: pg.Client, school: number): Promise<number> {
+  const release = async (client: pg.Client) =>
+    (
+      await client.query<{ fingerprint: string; version: number }>(
+        `select fingerprint, (select max(version) from platform.tenant_migration) as version
+         from platform.installation`,
+      )
+    ).rows[0];
+  const [from, to] = [await release(source), await release(target)];
+  if (from?.fingerprint !== to?.fingerprint || to === undefined)
+    throw new Error('The two servers have different releases. Migrate both first: school migrate up');
+  const { rows } = await source.query<{ schema_version: number; status: string }>(
+    'select schema_version, status from platform.tenant where id = $1',
+    [school],
+  );
+  if (rows[0]?.status === 'deleted') throw new Error('A deleted school cannot be moved.');
+  if (rows[0]?.schema_version !== to.version)
+    throw new Error('The school does not have the current schema version. Migrate it first: school migrate up');
+  return to.version;
+}
+
+/** The tables of a school outside its schema, those that others refer to first. */
+const sharedTables = async (client: pg.Client, school: number) =>
+  (
+    await client.query<{ name: string; condition: string; is_copied_home: boolean }>(
+      'select name, condition, is_copied_home from core.shared_tables($1)',
+      [school],
+    )
+  ).rows;
+
+/** Deletes the rows of a school outside its schema. At home, those stay that nodes copy there. */
+async function deleteSharedRows(client: pg.Client, { id }: Server, school: number): Promise<void> {
+  const tables = await sharedTables(client, school);
+  for (const { name, condition, is_copied_home: isCopiedHome } of tables.toReversed())
+    if (id !== null || !isCopiedHome) await client.query(`delete from ${name} where ${condition}`);
+  if (id !== null) await client.query('delete from platform.tenant where id = $1', [school]);
+}
+
+/** Runs `work` in a transaction without triggers and checks of foreign keys, as replication does. */
+async function asReplica<T>(client: pg.Client, work: () => Promise<T>): Promise<T> {
+  await client.query('begin');
+  try {
+    await client.query('set local session_replication_role = replica');
+    const result = await work();
+    await client.query('commit');
+    return result;
+  } catch (error) {
+    await client.query('rollback').catch(() => undefined);
+    throw error;
+  }
+}
+
+async function dropSchema(client: pg.Client, schema: string): Promise<void> {
+  for (;;) {
+    const { rows } = await client.query<{ has_more: boolean }>('select core.drop_tables($1) as has_more', [schema]);
+    if (rows[0]?.has_more !== true) return;
+  }
+}
+
+/** Writes the row of a school on the target, closed: with node_id, no request, job or migration enters it. */
+async function writeTenant(source: pg.Client, target: pg.Client, from: Server, to: Server, school: number) {
+  const { rows } = await source.query<{ row: string }>(
+    'select to_json(t)::text as row from platform.tenant t where id = $1',
+    [school],
+  );
+  await target.query('delete from platform.tenant where id = $1', [school]);
+  await target.query(
+    `insert into platform.tenant
+     select * from jsonb_populate_record(null::platform.tenant,
+       $1::jsonb || jsonb_build_object('schema_version', 0, 'node_id', $2::bigint))`,
+    [rows[0]?.row, to.id ?? from.id],
+  );
+}
+
+/** Creates the empty tables of a school on the target, at the current version. */
+async function prepareTarget(source: pg.Client, target: pg.Client, from: Server, to: Server, school: number) {
+  await dropSchema(target, schemaOf(school));
+  await asReplica(target, () => writeTenant(source, target, from, to, school));
+  await target.query('begin');
+  await target.query('select core.tenant_migrate($1)', [school]);
+  await target.query('update platform.tenant set schema_version = 0 where id = $1', [school]);
+  // Migrations insert rows too.
+  await target.query('set local session_replication_role = replica');
+  const { rows } = await target.query<{ name: string }>('select name from core.archive_tables($1)', [school]);
+  for (const { name } of rows) await target.query(`delete from ${schemaOf(school)}.${target.escapeIdentifier(name)}`);
+  // requireSchool reads it: the row of the school has 0.
+  await target.query('select core.move_note_version($1, (select max(version) from platform.tenant_migration))', [
+    schemaOf(school),
+  ]);
+  await target.query('commit');
+}
+
+/**
+ * Locks the row of a school on the source, so that changes by operators wait, until the transaction ends.
+ * @throws if the source no longer has the school, or has migrated it since its tables were created on the target
+ */
+async function requireSchool(source: pg.Client, target: pg.Client, school: number): Promise<void> {
+  const { rows } = await source.query<{ version: number }>(
+    `select schema_version as version from platform.tenant
+     where id = $1 and node_id is null and schema_version > 0
+     for no key update`,
+    [school],
+  );
+  if (!rows[0]) throw new Error('The school is no longer on the server from which it moves.');
+  const { rows: copies } = await target.query<{ version: number | null }>('select core.move_version($1) as version', [
+    schemaOf(school),
+  ]);
+  if (copies[0]?.version !== rows[0].version)
+    throw new Error('The school was migrated after the move began. Give up the move with --cancel, and begin again.');
+}
+
+/** Publishes the tables of a school. @throws if one has no key, by which the target finds changed rows */
+async function publish(source: pg.Client, school: number): Promise<void> {
+  const { rows } = await source.query<{ name: string }>(
+    `select c.relname as name from pg_class c
+     where c.relnamespace = $1::regnamespace and c.relkind = 'r'
+       and not exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary)`,
+    [schemaOf(school)],
+  );
+  if (rows.length > 0) throw new Error(`These tables have no primary key: ${rows.map(({ name }) => name).join(', ')}`);
+  const publication = subscriptionOf(school);
+  const { rowCount } = await source.query('select from pg_publication where pubname = $1', [publication]);
+  if (rowCount === 0) await source.query(`create publication ${publication} for tables in schema ${schemaOf(school)}`);
+}
+
+async function analyze(target: pg.Client, school: number): Promise<void> {
+  const { rows } = await target.query<{ name: string }>('select name from core.archive_tables($1)', [school]);
+  for (const { name } of rows) await target.query(`analyze ${schemaOf(school)}.${target.escapeIdentifier(name)}`);
+}
+
+/** Waits until the target, and the home if it copies from this server, have all changes up to now. */
+async function catchUp(source: pg.Client, from: Server, school: number): Promise<void> {
+  const { rows } = await source.query<{ position: string }>('select pg_current_wal_lsn()::text as position');
+  for (const end = Date.now() + catchUpTimeoutMs; ;) {
+    const { rows: states } = await source.query<{ is_done: boolean }>(
+      `select core.is_copied($1) and not exists (
+         select name from unnest($2::text[]) name
+         except
+         select application_name from pg_stat_replication where state = 'streaming') as is_done`,
+      [rows[0]?.position, [subscriptionOf(school), ...(from.id === null ? [] : [copiesOf(from.id)])]],
+    );
+    if (states[0]?.is_done) return;
+    if (Date.now() > end) throw new RetryError('The target is too far behind.');
+    await pause(20);
+  }
+}
+
+/** @throws if a table has not the same number of rows on both servers */
+async function compareCounts(source: pg.Client, target: pg.Client, school: number): Promise<void> {
+  const { rows: tables } = await source.query<{ name: string }>('select name from core.archive_tables($1)', [school]);
+  const text = tables
+    .map(({ name }) => `select '${name}' as name, count(*) as rows from ${schemaOf(school)}.${name}`)
+    .join(' union all ');
+  const counts = async (client: pg.Client) =>
+    new Map((await client.query<{ name: string; rows: string }>(text)).rows.map(({ name, rows }) => [name, rows]));
+  const [here, there] = await Promise.all([counts(source), counts(target)]);
+  const wrong = [...here].filter(([name, rows]) => there.get(name) !== rows).map(([name]) => name);
+  if (wrong.length > 0) throw new Error(`The copies of these tables are not complete: ${wrong.join(', ')}`);
+}
+
+/** Copies what logical replication does not: sequences, and the rows outside the schema. */
+async function copyRest(source: pg.Client, target: pg.Client, from: Server, to: Server, school: number) {
+  const { rows: sequences } = await source.query<{ name: string }>(
+    "select relname as name from core.relations_in($1) where relkind = 'S'",
+    [schemaOf(school)],
+  );
+  const { rows: positions } = await source.query<{ name: string; last_value: string; is_called: boolean }>(
+    sequences
+      .map(({ name }) => `select '${name}' as name, last_value, is_called from ${schemaOf(school)}.${name}`)
+      .join(' union all '),
+  );
+  await asReplica(target, async () => {
+    await target.query(
+      `select setval(format('%I.%I', $1::text, name)::regclass, last_value, is_called)
+       from json_to_recordset($2) s (name text, last_value bigint, is_called boolean)`,
+      [schemaOf(school), JSON.stringify(positions)],
+    );
+    const tables = await sharedTables(source, school);
+    for (const { name, condition } of tables.toReversed()) await target.query(`delete from ${name} where ${condition}`);
+    await writeTenant(source, target, from, to, school);
+    for (const table of tables) await copyRows(source, target, table);
+  });
+}
+
+/** Copies the rows of a table in batches, because all audit entries of a large school may be too long for one text. */
+async function copyRows(
+  source: pg.Client,
+  target: pg.Client,
+  { name, condition }: { name: string; condition: string },
+) {
+  await source.query(
+    `declare moved_row no scroll cursor for select row_to_json(t)::text as row from ${name} t where ${condition}`,
+  );
+  for (;;) {
+    const { rows } = await source.query<{ row: string }>(`fetch ${String(rowsAtATime)} from moved_row`);
+    if (rows.length === 0) break;
+    await target.query(`insert into ${name} select * from json_populate_recordset(null::${name}, $1)`, [
+      `[${rows.map(({ row }) => row).join()}]`,
+    ]);
+  }
+  await source.query('close moved_row');
+}
+
+/** Something was in the way, and may not be in a second. */
+class RetryError extends Error {}
+
+/**
+ * Closes a school on the source after the target has all of it. The lock refuses its requests until the connection
+ * ends or `openSchool` has opened the school on the target.
+ */
+async function close(source: pg.Client, target: pg.Client, from: Server, to: Server, school: number): Promise<void> {
+  await source.query(`set lock_timeout = ${String(lockTimeoutMs)}`);
+  try {
+    await source.query('select pg_advisory_lock(core.tenant_lock_key($1))', [school]);
+    await source.query('begin');
+    await requireSchool(source, target, school);
+    const { rows } = await source.query<{ running: number }>('select running from core.move_jobs_hold($1)', [school]);
+    if (rows[0]?.running) throw new RetryError('A job of the school is running.');
+    await catchUp(source, from, school);
+    await compareCounts(source, target, school);
+    await copyRest(source, target, from, to, school);
+    await source.query('select core.move_close($1, $2)', [school, from.id ?? to.id]);
+    await source.query('commit');
+  } catch (error) {
+    await source.query('rollback').catch(() => undefined);
+    await source.query('select pg_advisory_unlock(core.tenant_lock_key($1))', [school]).catch(() => undefined);
+    if ((error as { code?: string }).code === '55P03') throw new RetryError('A request of the school is running.');
+    throw error;
+  }
+}
+
+/** Ends the replication of a school, also when a stopped command had only created a part of it. */
+async function endReplication(source: pg.Client, target: pg.Client, school: number): Promise<void> {
+  // Without its slot, which may be gone already.
+  await unsubscribe(target, subscriptionOf(school), true);
+  await endPublication(source, school);
+}
+
+async function endPublication(source: pg.Client, school: number): Promise<void> {
+  const name = subscriptionOf(school);
+  // A slot without its subscription would keep the WAL of the source forever. A lost server may seem to use it.
+  await source.query('select pg_terminate_backend(active_pid, 5000) from pg_replication_slots where slot_name = $1', [
+    name,
+  ]);
+  await source.query(
+    `select pg_drop_replication_slot(slot_name) from pg_replication_slots
+     where slot_name = $1 and database = current_database()`,
+    [name],
+  );
+  await source.query(`drop publication if exists ${name}`);
+}
+
+/** Waits until the routers know the new server, but not longer than one that is not connected may take. */
+async function waitForDirectory(home: pg.Client): Promise<void> {
+  const { rows } = await home.query<{ position: string }>('select pg_current_wal_lsn()::text as position');
+  for (const end = Date.now() + directoryTimeoutMs; Date.now() < end;) {
+    const { rows: states } = await home.query<{ is_copied: boolean }>('select core.is_copied($1)', [rows[0]?.position]);
+    if (states[0]?.is_copied) return;
+    await pause(10);
+  }
+}
+
+/** Opens a school on the target, with the jobs that wait on the source. At home this also changes the directory. */
+async function open(source: pg.Client, target: pg.Client, school: number): Promise<void> {
+  const { rows } = await source.query<{ jobs: string; version: number }>(
+    'select core.move_jobs_read($1)::text as jobs, core.move_version($2) as version',
+    [school, asideOf(school)],
+  );
+  await target.query('begin');
+  const { rowCount } = await target.query(
+    'update platform.tenant set schema_version = $2, node_id = null where id = $1 and node_id is not null',
+    [school, rows[0]?.version],
+  );
+  if (rowCount === 1) await target.query('select core.move_jobs_add($1)', [rows[0]?.jobs]);
+  await target.query('commit');
+}
+
+/**
+ * Moves a school to another server, or continues a move that stopped. The school is in service while its rows are
+ * copied, and closed for a moment at the end. The earlier server keeps its tables until `confirmMove`.
+ * @returns how long the school was closed, in milliseconds; undefined if an earlier run had closed it
+ * @throws if there is no such school or server, an earlier move is not confirmed, or the servers differ
+ */
+export async function moveSchool(
+  home: pg.Client,
+  { homeUrl, school, to: targetName, onStep = () => undefined, onProgress }: MoveOptions,
+): Promise<number | undefined> {
+  return asOnlyCommand(home, school, async () => {
+    const servers = await readServers(home, homeUrl);
+    const to = servers.find(({ name }) => name === targetName);
+    if (!to) throw new Error(`There is no node ${targetName}.`);
+    const current = await findServer(home, servers, school);
+    const aside = await findAside(servers, school, [current, to]);
+    const from = current === to ? aside : current;
+    if (!from) throw new Error(`The school is on ${targetName} already.`);
+    if (aside && aside !== from) throw new Error(`The last move of the school is not confirmed.`);
+    const isClosed = aside === from;
+
+    return withOwner(from.url, (source) =>
+      withOwner(to.url, async (target) => {
+        await Promise.all([source, target].map(noticeLostMachine));
+        let closedAt: number | undefined;
+        if (!isClosed) {
+          await checkVersions(source, target, school);
+          for (const { id } of [from, to]) if (id !== null) await requireCopies(home, id);
+          const name = subscriptionOf(school);
+          const { rowCount: isSubscribed } = await target.query('select from pg_subscription where subname = $1', [
+            name,
+          ]);
+          if (isSubscribed === 0) {
+            await prepareTarget(source, target, from, to, school);
+            await publish(source, school);
+          }
+          await requireSchool(source, target, school);
+          await onStep('prepared');
+          await subscribeAndCopy(target, name, from.url, name, {
+            timeoutMs: Infinity,
+            ...(onProgress && { onProgress }),
+          });
+          await analyze(target, school);
+          await onStep('copied');
+          for (let attempt = 1; closedAt === undefined; attempt++) {
+            const start = performance.now();
+            try {
+              await close(source, target, from, to, school);
+              closedAt = start;
+            } catch (error) {
+              if (!(error instanceof RetryError) || attempt === maxAttempts) throw error;
+              await pause(1_000);
+            }
+          }
+          await onStep('closed');
+        }
+        // Until it is open there, its requests wait on the target as they do on the source.
+        await target.query('select pg_advisory_lock(core.tenant_lock_key($1))', [school]);
+        if (to.id !== null) {
+          await home.query('update platform.tenant set node_id = $2 where id = $1 and node_id is distinct from $2', [
+            school,
+            to.id,
+          ]);
+          await waitForDirectory(home);
+          await onStep('switched');
+        }
+        await open(source, target, school);
+        if (to.id === null) {
+          await waitForDirectory(home);
+          await onStep('switched');
+        }
+        for (const client of [source, target]) await client.query('select pg_advisory_unlock_all()');
+        const closedMs = closedAt === undefined ? undefined : performance.now() - closedAt;
+        await onStep('opened');
+        await endReplication(source, target, school);
+        await onStep('cleaned');
+        return closedMs;
+      }),
+    );
+  });
+}
+
+/** Deletes what the earlier server of a moved school has kept. @throws if it has nothing, or the move is not finished */
+export async function confirmMove(
+  home: pg.Client,
+  { homeUrl, school }: Pick<MoveOptions, 'homeUrl' | 'school'>,
+): Promise<void> {
+  return asOnlyCommand(home, school, async () => {
+    const servers = await readServers(home, homeUrl);
+    const current = await findServer(home, servers, school);
+    const aside = await findAside(servers, school, [current]);
+    if (!aside) throw new Error('No move of this school has to be confirmed.');
+    const isOpen = await withOwner(current.url, async (client) => {
+      const { rows } = await client.query<{ is_open: boolean }>(
+        'select schema_version > 0 as is_open from platform.tenant where id = $1',
+        [school],
+      );
+      return rows[0]?.is_open === true;
+    });
+    if (aside === current || !isOpen) throw new Error('The move is not finished. Repeat: school tenant move');
+    await withOwner(aside.url, async (source) => {
+      await withOwner(current.url, (target) => endReplication(source, target, school));
+      await asReplica(source, async () => {
+        await source.query(
+          `delete from graphile_worker._private_jobs
+         where core.job_school(payload) = $1 and locked_by = 'school move'`,
+          [school],
+        );
+        await deleteSharedRows(source, aside, school);
+      });
+      await dropSchema(source, asideOf(school));
+    });
+  });
+}
+
+/** Deletes the copies of a school on the server that it does not move to. */
+async function deleteCopies(target: pg.Client, to: Server, school: number): Promise<void> {
+  await asReplica(target, () => deleteSharedRows(target, to, school));
+  await dropSchema(target, schemaOf(school));
+}
+
+/** Opens a school again on the server that has closed it. */
+async function reopen(home: pg.Client, aside: Server, school: number): Promise<void> {
+  if (aside.id !== null) {
+    await home.query('update platform.tenant set node_id = $2 where id = $1', [school, aside.id]);
+    await waitForDirectory(home);
+  }
+  await withOwner(aside.url, (source) => source.query('select core.move_reopen($1)', [school]));
+  if (aside.id === null) await waitForDirectory(home);
+}
+
+/**
+ * Gives up a move, and deletes the copies: before the school is opened on the target. If the target is lost, with
+ * `isLost`, also later: then the school has what it had when it was closed.
+ * @throws if it is too late, or the target is lost but answers
+ */
+export async function cancelMove(
+  home: pg.Client,
+  {
+    homeUrl,
+    school,
+    to: targetName,
+    isLost = false,
+  }: Pick<MoveOptions, 'homeUrl' | 'school' | 'to'> & { isLost?: boolean },
+): Promise<void> {
+  return asOnlyCommand(home, school, async () => {
+    const servers = await readServers(home, homeUrl);
+    const current = await findServer(home, servers, school);
+    const to = servers.find(({ name }) => name === targetName);
+    if (!to) throw new Error(`There is no node ${targetName}.`);
+    if (isLost && (to.id === null || (await answers(to))))
+      throw new Error(`The server ${targetName} answers. Leave out --lost.`);
+    const aside = await findAside(servers, school, isLost ? [] : [current, to]);
+    if (aside === to || (!aside && current === to))
+      throw new Error('The school has moved already. Move it back after the move is confirmed.');
+    const from = aside ?? current;
+    if (isLost) {
+      await withOwner(from.url, (source) => endPublication(source, school));
+      if (aside) await reopen(home, aside, school);
+      return;
+    }
+    await withOwner(to.url, async (target) => {
+      await noticeLostMachine(target);
+      // Nobody opens the school here from now on: a command that is lost may still be at work in the server.
+      await target.query('select pg_advisory_lock(core.tenant_lock_key($1))', [school]);
+      const { rowCount: isOpen } = await target.query(
+        'select from platform.tenant where id = $1 and node_id is null and schema_version > 0',
+        [school],
+      );
+      if (isOpen) throw new Error('The school has moved already. Move it back after the move is confirmed.');
+      await withOwner(from.url, (source) => endReplication(source, target, school));
+      if (aside) await reopen(home, aside, school);
+      await deleteCopies(target, to, school);
+    });
+  });
+}
+
+interface PlannedMove {
+  school: number;
+  subdomain: string;
+  from: string;
+  to: string;
+}
+
+/**
+ * The moves after which the active nodes have the same number of schools, give or take one, and those that are being
+ * drained have none.
+ * @param includesHome  whether the home takes part like an active node
+ */
+export async function planMoves(
+  home: pg.Client,
+  includesHome: boolean,
+): Promise<{ moves: PlannedMove[]; counts: { name: string; before: number; after: number }[] }> {
+  const { rows } = await home.query<{ id: number; subdomain: string; node: string }>(
+    `select t.id::integer as id, t.subdomain, coalesce(n.name, $1) as node
+     from platform.tenant t
+     left join platform.node n on n.id = t.node_id
+     where t.status <> 'deleted'
+     order by t.id`,
+    [homeName],
+  );
+  const nodes = (await readNodes(home)).filter(({ status }) => status !== 'joining');
+  const servers = [
+    ...(includesHome ? [{ name: homeName, isDrained: false }] : []),
+    ...nodes.map(({ name, status }) => ({ name, isDrained: status === 'draining' })),
+  ].map((server) => ({ ...server, schools: rows.filter(({ node }) => node === server.name) }));
+  const before = new Map(servers.map(({ name, schools }) => [name, schools.length]));
+  const moves: PlannedMove[] = [];
+  for (;;) {
+    const active = servers.filter(({ isDrained }) => !isDrained).sort((a, b) => a.schools.length - b.schools.length);
+    const [to] = active;
+    const from = servers.find(({ isDrained, schools }) => isDrained && schools.length > 0) ?? active.at(-1);
+    if (!to || !from || (!from.isDrained && from.schools.length - to.schools.length <= 1)) break;
+    const school = from.schools.pop();
+    if (!school) break;
+    to.schools.push(school);
+    moves.push({ school: school.id, subdomain: school.subdomain, from: from.name, to: to.name });
+  }
+  return {
+    moves,
+    counts: servers.map(({ name, schools }) => ({ name, before: before.get(name) ?? 0, after: schools.length })),
+  };
+}

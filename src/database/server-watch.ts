@@ -1,0 +1,93 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import type { Logger } from 'pino';
+import pg from 'pg';
+import type { SchoolPool } from './school-pool.ts';
+
+/** How often each server is asked, and how long it may take to answer. */
+const intervalMs = 1_000;
+const timeoutMs = 2_000;
+/** The router refuses requests to a server for this long after it did not answer. Longer than the next check takes. */
+const refusalSeconds = 6;
+
+/** Operators, and statements that ask all servers: only some of them wait for the silent one, those that take long. */
+const othersWhoWait: ReadonlySet<string> = new Set(['platform', 'service', 'rate limits']);
+
+export interface ServerWatchOptions {
+  /** A direct connection to each server: those of LISTEN_DATABASE_URL. */
+  urls: string[];
+  /** The connections to the router. */
+  pool: Pick<SchoolPool, 'query' | 'abandon'>;
+  logger: Logger;
+}
+
+/** Whether an error means that a server is silent. One that refuses connections needs no watch: the router notices. */
+const isSilence = (error: unknown) =>
+  Error.isError(error) && /timeout|timed out/i.test(error.message) && !('severity' in error);
+
+/**
+ * Asks each server every second whether it answers. PL/Proxy waits without end for a server that neither answers nor
+ * closes its connections, and cannot be cancelled meanwhile. So the router is told to refuse requests to that server, and
+ * the connections whose requests wait for it are given up.
+ * @returns a function that ends the watch
+ */
+export function watchServers({ urls, pool, logger }: ServerWatchOptions): () => Promise<void> {
+  const stopping = new AbortController();
+
+  async function report(server: string): Promise<void> {
+    const { rows } = await pool.query<{ name: string }>({
+      text: 'select name from core.refuse_server($1, $2) name',
+      values: [server, refusalSeconds],
+    });
+    pool.abandon(new Set(rows.map(({ name }) => name)), 0);
+    pool.abandon(othersWhoWait, timeoutMs);
+  }
+
+  async function watch(url: string): Promise<void> {
+    let client: pg.Client | undefined;
+    /** Its name in the router; undefined until it has answered once. A server that never did is not refused. */
+    let server: string | undefined;
+    /** Checks in a row that got no answer. One alone may be a delay in this process. */
+    let silences = 0;
+    while (!stopping.signal.aborted) {
+      try {
+        if (!client) {
+          client = new pg.Client({
+            connectionString: url,
+            application_name: 'school_watch',
+            connectionTimeoutMillis: timeoutMs,
+            query_timeout: timeoutMs,
+          });
+          client.on('error', () => undefined);
+          await client.connect();
+        }
+        const { rows } = await client.query<{ server: string }>('select core.server_id() as server');
+        server = rows[0]?.server;
+        if (silences > 1) logger.info({ message: 'A server answers again.', server });
+        silences = 0;
+      } catch (error) {
+        // The socket is destroyed: a silent server would not answer the end of the connection.
+        (
+          client as unknown as { connection?: { stream: { destroy(): void } } } | undefined
+        )?.connection?.stream.destroy();
+        client = undefined;
+        if (server === undefined || !isSilence(error)) silences = 0;
+        else if (++silences === 1) continue;
+        else {
+          if (silences === 2)
+            logger.error({ message: 'A server does not answer. Requests of its schools get 503.', server });
+          await report(server).catch((cause: unknown) => {
+            logger.warn({ message: 'The router could not be told that a server is silent.', cause: String(cause) });
+          });
+        }
+      }
+      await pause(intervalMs, undefined, { signal: stopping.signal, ref: false }).catch(() => undefined);
+    }
+    await client?.end().catch(() => undefined);
+  }
+
+  const watches = urls.map(watch);
+  return async () => {
+    stopping.abort();
+    await Promise.all(watches);
+  };
+}

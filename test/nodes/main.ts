@@ -1,0 +1,43 @@
+import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
+import { isInstalled } from './servers.ts';
+
+/**
+ * `npm run test:nodes`: the tests of this folder, with a home, two nodes and a router that they share; then those of the
+ * API, of attacks and of the worker, with servers for each Jest worker and databases for each file, whose schools are
+ * spread over two nodes. `--ci` runs a part of the second. Other arguments go to Jest; if they name files, only the runs
+ * that have them take place.
+ */
+function run(config: string, args: string[]): number {
+  const jest = join(import.meta.dirname, '../../node_modules/jest/bin/jest.js');
+  const options = ['--experimental-vm-modules', '--disable-warning=ExperimentalWarning', jest];
+  const { status } = spawnSync(process.execPath, [...options, '--config', join(import.meta.dirname, config), ...args], {
+    stdio: 'inherit',
+  });
+  return status ?? 1;
+}
+
+const args = process.argv.slice(2);
+const files = args.filter((argument) => argument.startsWith('test/'));
+const isOfNodes = (file: string) => file.startsWith('test/nodes');
+const others = args.filter((argument) => !files.includes(argument));
+
+/** An operator cannot log in as an admin of a school on a node yet. */
+const withoutImpersonation = args.some((argument) => /^(-t|--testNamePattern)\b/.test(argument))
+  ? []
+  : ['--testNamePattern', '^(?!.*impersonat)'];
+
+if (await isInstalled()) {
+  const statuses: number[] = [];
+  if (files.length === 0 || files.some(isOfNodes))
+    statuses.push(run('jest.config.js', ['--runInBand', ...others, ...files.filter(isOfNodes)]));
+  const spread = files.filter((file) => !isOfNodes(file));
+  if (files.length === 0 || spread.length > 0)
+    statuses.push(run('spread.config.js', [...withoutImpersonation, ...others, ...spread]));
+  process.exitCode = Math.max(...statuses);
+} else {
+  process.stdout.write(
+    'Skipped: the tests of several servers need Postgres 15 with PL/Proxy.\n' +
+      'Debian: apt-get install postgresql-15 postgresql-15-plproxy\n',
+  );
+}

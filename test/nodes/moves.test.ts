@@ -1,0 +1,459 @@
+import { afterAll, describe, expect, test } from '@jest/globals';
+import type { OutputOf } from '../support/client/output.ts';
+import type { Student as StudentSchema } from '../../src/endpoints/students.ts';
+import { setDraining } from '../../src/database/nodes.ts';
+import { cancelMove, confirmMove, moveSchool, type MoveStep } from '../../src/database/school-move.ts';
+import { ids, walk } from '../support/client/pages.ts';
+import { openStream } from '../support/client/stream.ts';
+import { until } from '../support/client/until.ts';
+import { send } from '../support/client/wire.ts';
+import { type School, serviceOfFile, testPassword, unique } from '../support/server/service.ts';
+import { startProgram } from '../support/server/processes.ts';
+import { startServer, stopServer } from './servers.ts';
+import type { Servers } from './setup.ts';
+
+type Student = OutputOf<typeof StudentSchema>;
+
+const { home, nodes } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
+const { withOwner, pg } = shared;
+const service = await serviceOfFile({ CLOSED_SCHOOL_WAIT_MS: '2500' });
+
+const urls = { home, 'node-1': nodes[0]?.url ?? '', 'node-2': nodes[1]?.url ?? '' };
+type Name = keyof typeof urls;
+const poolOf = (connectionString: string) => new pg.Pool({ connectionString, max: 2 }).on('error', () => undefined);
+const pools = Object.fromEntries(
+  Object.entries(urls).map(([name, connectionString]) => [name, poolOf(connectionString)]),
+) as Record<Name, InstanceType<typeof pg.Pool>>;
+afterAll(() => Promise.all(Object.values(pools).map((pool) => pool.end())));
+
+/** A school on this server. */
+async function schoolOn(name: Name): Promise<School> {
+  const others = nodes.filter((node) => node.name !== name);
+  await withOwner(home, async (client) => {
+    for (const node of others) await setDraining(client, node.name, true);
+  });
+  try {
+    return await service.school();
+  } finally {
+    await withOwner(home, async (client) => {
+      for (const node of others) await setDraining(client, node.name, false);
+    });
+  }
+}
+
+const move = (school: School, to: Name, onStep?: (step: MoveStep) => void | Promise<void>) =>
+  withOwner(home, (client) =>
+    moveSchool(client, { homeUrl: home, school: school.id, to, ...(onStep ? { onStep } : {}) }),
+  );
+const confirm = (school: School) =>
+  withOwner(home, (client) => confirmMove(client, { homeUrl: home, school: school.id }));
+
+const cancel = (school: School, to: Name, isLost = false) =>
+  withOwner(home, (client) => cancelMove(client, { homeUrl: home, school: school.id, to, isLost }));
+
+/** Runs `work` while a node is down. The router is on the server of node-1. */
+async function whileDown(name: 'node-2', work: () => Promise<void>): Promise<void> {
+  const server = nodes.find((node) => node.name === name)?.server;
+  if (!server) throw new Error(`There is no ${name}.`);
+  await stopServer(server);
+  try {
+    await work();
+  } finally {
+    await startServer(server);
+    await until(async () => (await pools[name].query('select').catch(() => undefined))?.rowCount);
+  }
+}
+
+const rows = async (name: Name, text: string) => (await pools[name].query<Record<string, unknown>>(text)).rows;
+const schemasOn = async (name: Name, { id }: School) =>
+  (await rows(name, `select nspname from pg_namespace where nspname ~ '^(moved_)?tenant_${id}$'`)).map(
+    ({ nspname }) => nspname,
+  );
+
+/** Inserts a row, as replication does, in a transaction that is rolled back when `release` is called. */
+async function holdRow(name: Name, text: string): Promise<{ release: () => Promise<void> }> {
+  const client = await pools[name].connect();
+  await client.query(`begin; set local session_replication_role = replica; ${text}`);
+  return {
+    async release() {
+      await client.query('rollback');
+      client.release();
+    },
+  };
+}
+
+/** Creates students one after the other until `stop` is called, which returns the names of those that exist. */
+function keepWriting(school: School): { stop: () => Promise<string[]>; statuses: Map<number, number> } {
+  const names: string[] = [];
+  const statuses = new Map<number, number>();
+  const stopped = new AbortController();
+  const written = (async () => {
+    while (!stopped.signal.aborted) {
+      const last_name = unique('Moved');
+      const { status } = await school.admin.send('POST', '/api/students', { body: { first_name: 'Ada', last_name } });
+      statuses.set(status, (statuses.get(status) ?? 0) + 1);
+      if (status === 201) names.push(last_name);
+    }
+  })();
+  return {
+    statuses,
+    async stop() {
+      stopped.abort();
+      await written;
+      return names;
+    },
+  };
+}
+
+const students = async ({ admin }: School) =>
+  (await walk<Student>(admin, '/api/students?search=Moved', 100)).map(({ last_name }) => last_name);
+
+const audited = async ({ id }: School) =>
+  ids(await walk(service.operator, `/api/platform/audit-logs?tenant_id=${id}`, 100));
+
+describe('a school moves', () => {
+  test.each<[Name, Name]>([
+    ['node-1', 'node-2'],
+    ['home', 'node-1'],
+    ['node-2', 'home'],
+  ])('from %s to %s while it is used: every record is there once, and no request fails', async (from, to) => {
+    const school = await schoolOn(from);
+    await school.admin.post('/api/students', { first_name: 'Ada', last_name: unique('Moved') }, 201);
+    const before = await students(school);
+    const entries = await audited(school);
+    const writing = keepWriting(school);
+    const closedMs = await move(school, to);
+    const written = await writing.stop();
+    expect([...writing.statuses.keys()]).toEqual([201]);
+    expect(written.length).toBeGreaterThan(0);
+    expect((await students(school)).sort()).toEqual([...before, ...written].sort());
+    expect(closedMs).toBeGreaterThan(0);
+    expect(await schemasOn(to, school)).toEqual([school.schema]);
+    expect(await schemasOn(from, school)).toEqual([`moved_${school.schema}`]);
+
+    // The session goes on, new ones begin, and ids continue.
+    await school.admin.post('/api/students', { first_name: 'New', last_name: 'Here' }, 201);
+    const { subdomain, adminEmail: email } = school;
+    await service.anonymous.login({ subdomain, email, password: testPassword });
+    await service.operator.post(`/api/platform/tenants/${school.id}/suspend`, {}, 200);
+    expect((await school.admin.get('/api/students', 403)).error).toBe('tenant_suspended');
+    await service.operator.post(`/api/platform/tenants/${school.id}/activate`, {}, 200);
+
+    await confirm(school);
+    expect(await schemasOn(from, school)).toEqual([]);
+    if (from !== 'home') {
+      expect(await rows(from, `select from platform.tenant where id = ${school.id}`)).toEqual([]);
+      expect(await rows(from, `select from platform.session where tenant_id = ${school.id}`)).toEqual([]);
+    }
+    await school.admin.post('/api/students', { first_name: 'Still', last_name: 'Here' }, 201);
+    // What operators did before the move is there once, and nothing of it was deleted.
+    await until(async () => {
+      const all = await audited(school);
+      return (all.length === entries.length + 2 && entries.every((id) => all.includes(id))) || undefined;
+    });
+  });
+
+  test('while a notification stream is open, which goes on with every notification once', async () => {
+    const school = await schoolOn('node-1');
+    const user = await school.user(['teacher']);
+    const notify = (title: string) =>
+      school.admin.post('/api/notifications/send', { user_ids: [user.id], title, message: 'In the hall.' });
+    const stream = await openStream(service.url, user.token);
+    await notify('Before');
+    await stream.has(1);
+    await move(school, 'node-2');
+    await notify('After');
+    await stream.has(2);
+    expect(stream.events.map(({ title }) => title)).toEqual(['Before', 'After']);
+    await stream.close();
+    await confirm(school);
+  });
+
+  test('with its waiting jobs, which run on the new server only', async () => {
+    const school = await schoolOn('node-1');
+    const key = unique('later');
+    await pools['node-1'].query(
+      `select core.add_jobs('send_email', array[(jsonb_build_object('tenant_id', $1::bigint, 'user_id', 1,
+         'kind', 'email_verification'), $2, now() + interval '1 day')::core.new_job])`,
+      [school.id, key],
+    );
+    const waiting = (name: Name) =>
+      rows(name, `select locked_by from graphile_worker._private_jobs where core.job_school(payload) = ${school.id}`);
+    await move(school, 'node-2');
+    expect(await waiting('node-2')).toEqual([{ locked_by: null }]);
+    expect(await waiting('node-1')).toEqual([{ locked_by: 'school move' }]);
+    await confirm(school);
+    expect(await waiting('node-1')).toEqual([]);
+  });
+});
+
+describe('a move that stops', () => {
+  class Stopped extends Error {}
+
+  test.each<[MoveStep]>([['prepared'], ['copied'], ['closed'], ['switched'], ['opened'], ['cleaned']])(
+    'after the step %s continues when it is repeated, and loses nothing',
+    async (last) => {
+      const school = await schoolOn('node-1');
+      await school.admin.post('/api/students', { first_name: 'Ada', last_name: unique('Moved') }, 201);
+      const stopped = move(school, 'node-2', (step) => {
+        if (step === last) throw new Stopped();
+      });
+      await expect(stopped).rejects.toThrow(Stopped);
+      // In service, or closed. Never with two histories.
+      const { status, data } = await school.admin.send<Student>('POST', '/api/students', {
+        body: { first_name: 'Ada', last_name: unique('Moved') },
+      });
+      expect(status).toBe(last === 'closed' || last === 'switched' ? 503 : 201);
+      const before = status === 201 ? await students(school) : undefined;
+      if (last === 'cleaned') await expect(move(school, 'node-2')).resolves.toBeUndefined();
+      else await move(school, 'node-2');
+      const after = await students(school);
+      if (before) expect(after).toEqual(before);
+      if (status === 201) expect(after).toContain(data.last_name);
+      expect(await schemasOn('node-2', school)).toEqual([school.schema]);
+      await confirm(school);
+      expect(await schemasOn('node-1', school)).toEqual([]);
+      await school.admin.post('/api/students', { first_name: 'Still', last_name: 'Here' }, 201);
+      expect(await rows('node-2', `select from pg_subscription where subname = 'school_move_${school.id}'`)).toEqual(
+        [],
+      );
+      const slots = `select from pg_replication_slots where slot_name = 'school_move_${school.id}'`;
+      expect(await rows('node-1', slots)).toEqual([]);
+    },
+  );
+
+  test('before the school was closed can be canceled, and starts over later', async () => {
+    const school = await schoolOn('node-1');
+    const stopped = move(school, 'node-2', (step) => {
+      if (step === 'copied') throw new Stopped();
+    });
+    await expect(stopped).rejects.toThrow(Stopped);
+    await cancel(school, 'node-2');
+    expect(await schemasOn('node-2', school)).toEqual([]);
+    await school.admin.post('/api/students', { first_name: 'Ada', last_name: unique('Moved') }, 201);
+    await move(school, 'node-2');
+    expect(await students(school)).toHaveLength(1);
+    await expect(cancel(school, 'node-2')).rejects.toThrow('has moved already');
+    await confirm(school);
+  });
+
+  test.each<[Name, Name, MoveStep]>([
+    ['node-1', 'node-2', 'closed'],
+    ['node-1', 'node-2', 'switched'],
+    ['home', 'node-1', 'switched'],
+    ['node-1', 'home', 'closed'],
+  ])('from %s to %s after the step %3$s can be canceled: the school is in service again', async (from, to, last) => {
+    const school = await schoolOn(from);
+    await school.admin.post('/api/students', { first_name: 'Ada', last_name: unique('Moved') }, 201);
+    const before = await students(school);
+    const stopped = move(school, to, (step) => {
+      if (step === last) throw new Stopped();
+    });
+    await expect(stopped).rejects.toThrow(Stopped);
+    await cancel(school, to);
+    expect(await students(school)).toEqual(before);
+    expect(await schemasOn(from, school)).toEqual([school.schema]);
+    expect(await schemasOn(to, school)).toEqual([]);
+    await school.admin.post('/api/students', { first_name: 'Ada', last_name: unique('Moved') }, 201);
+    await service.operator.post(`/api/platform/tenants/${school.id}/suspend`, {}, 200);
+    await service.operator.post(`/api/platform/tenants/${school.id}/activate`, {}, 200);
+    await move(school, to);
+    expect(await students(school)).toHaveLength(2);
+    await confirm(school);
+  });
+
+  test('because its target is lost is canceled: the school has what it had when it was closed', async () => {
+    const school = await schoolOn('node-1');
+    await school.admin.post('/api/students', { first_name: 'Ada', last_name: unique('Moved') }, 201);
+    const before = await students(school);
+    const stopped = move(school, 'node-2', (step) => {
+      if (step === 'switched') throw new Stopped();
+    });
+    await expect(stopped).rejects.toThrow(Stopped);
+    await expect(cancel(school, 'node-2', true)).rejects.toThrow('The server node-2 answers');
+    await whileDown('node-2', async () => {
+      await expect(cancel(school, 'node-2')).rejects.toThrow('ECONNREFUSED');
+      await cancel(school, 'node-2', true);
+      expect(await students(school)).toEqual(before);
+      await school.admin.post('/api/students', { first_name: 'Ada', last_name: unique('Moved') }, 201);
+    });
+    // The server was not lost after all. Nobody is led to its copies, and they can be deleted.
+    expect(await students(school)).toHaveLength(2);
+    await cancel(school, 'node-2');
+    expect(await schemasOn('node-2', school)).toEqual([]);
+    await move(school, 'node-2');
+    expect(await students(school)).toHaveLength(2);
+    await confirm(school);
+  });
+
+  test('before it had subscribed is canceled with its slot, which would keep the WAL', async () => {
+    const school = await schoolOn('node-1');
+    const stopped = move(school, 'node-2', (step) => {
+      if (step === 'prepared') throw new Stopped();
+    });
+    await expect(stopped).rejects.toThrow(Stopped);
+    const name = `school_move_${school.id}`;
+    await rows('node-1', `select from pg_create_logical_replication_slot('${name}', 'pgoutput')`);
+    await cancel(school, 'node-2');
+    expect(await rows('node-1', `select from pg_replication_slots where slot_name = '${name}'`)).toEqual([]);
+    expect(await rows('node-1', `select from pg_publication where pubname = '${name}'`)).toEqual([]);
+  });
+
+  test('and whose school was migrated since is not continued, but starts over', async () => {
+    const school = await schoolOn('node-1');
+    const stopped = move(school, 'node-2', (step) => {
+      if (step === 'copied') throw new Stopped();
+    });
+    await expect(stopped).rejects.toThrow(Stopped);
+    // As if the copies were made with an earlier version.
+    await rows('node-2', `select core.move_note_version('${school.schema}', 1)`);
+    await expect(move(school, 'node-2')).rejects.toThrow('was migrated');
+    await school.admin.get('/api/students');
+    await cancel(school, 'node-2');
+    await move(school, 'node-2');
+    await confirm(school);
+  });
+
+  test('because its process was killed continues when it is repeated', async () => {
+    const school = await schoolOn('node-1');
+    const args = ['tenant', 'move', school.subdomain, 'node-2'];
+    const killed = startProgram('src/cli/main.ts', args, { DATABASE_URL: home });
+    await until(async () => {
+      const published = await rows('node-1', `select from pg_publication where pubname = 'school_move_${school.id}'`);
+      return published.length || undefined;
+    });
+    killed.kill('SIGKILL');
+    await killed.ended;
+    await until(() =>
+      move(school, 'node-2').then(
+        () => true as const,
+        (error: unknown) => {
+          // Until the server has noticed that the process is gone.
+          if (error instanceof Error && error.message.startsWith('Another command')) return undefined;
+          throw error;
+        },
+      ),
+    );
+    await school.admin.get('/api/students');
+    await confirm(school);
+  });
+});
+
+describe('during a move', () => {
+  test('no other command works on the moves of the school', async () => {
+    const school = await schoolOn('node-1');
+    await move(school, 'node-2', async (step) => {
+      if (step !== 'copied') return;
+      for (const other of [() => move(school, 'node-2'), () => cancel(school, 'node-2'), () => confirm(school)])
+        await expect(other()).rejects.toThrow('Another command is moving this school');
+    });
+    await confirm(school);
+  });
+
+  test('another server can be down', async () => {
+    const school = await schoolOn('home');
+    await whileDown('node-2', async () => {
+      await move(school, 'node-1');
+      await school.admin.get('/api/students');
+      await confirm(school);
+    });
+    expect(await schemasOn('node-1', school)).toEqual([school.schema]);
+  });
+
+  test('a suspension while the school is closed is refused, and not lost', async () => {
+    const school = await schoolOn('node-1');
+    // The move waits for this row, after it has read that of the school.
+    const { release } = await holdRow('node-2', `insert into platform.tenant_usage (tenant_id) values (${school.id})`);
+    const moved = move(school, 'node-2');
+    const isWaiting = (name: Name, text: string) =>
+      rows(
+        name,
+        `select from pg_stat_activity
+         where datname = current_database() and wait_event_type = 'Lock' and query like '%${text}%'`,
+      ).then(({ length }) => length || undefined);
+    await until(() => isWaiting('node-2', 'insert into platform.tenant_usage'));
+    let isAnswered = false;
+    const suspended = service.operator.send('POST', `/api/platform/tenants/${school.id}/suspend`, { body: {} });
+    void suspended.finally(() => (isAnswered = true));
+    await until(() => (isAnswered ? 1 : isWaiting('node-1', 'core.call')));
+    await release();
+    await moved;
+    const { status } = await suspended;
+    expect(status).toBe(503);
+    await school.admin.get('/api/students');
+    await confirm(school);
+  });
+
+  test('all rows outside its schema are moved, also when there are thousands', async () => {
+    const school = await schoolOn('node-1');
+    const usage = `select date from platform.usage_day where tenant_id = ${school.id} and date < '2020-01-01'`;
+    await rows(
+      'node-1',
+      `insert into platform.usage_day (tenant_id, date, requests)
+       select ${school.id}, date '2000-01-01' + n, n from generate_series(0, 5001) n`,
+    );
+    const before = await rows('node-1', `${usage} order by 1`);
+    await move(school, 'node-2');
+    expect(await rows('node-2', `${usage} order by 1`)).toEqual(before);
+    await confirm(school);
+    expect(await rows('node-1', usage)).toEqual([]);
+  });
+});
+
+test('an impersonation ends with a move, also if the school moves back', async () => {
+  const school = await schoolOn('home');
+  const { data } = await service.operator.post<{ access_token: string }>(
+    `/api/platform/tenants/${school.id}/impersonate`,
+    { reason: 'The school asked why an invoice is missing.' },
+    200,
+  );
+  const status = async () => (await send(service.url, { path: '/api/students', token: data.access_token })).status;
+  expect(await status()).toBe(200);
+  await move(school, 'node-2');
+  expect(await status()).toBe(401);
+  await confirm(school);
+  await move(school, 'home');
+  expect(await status()).toBe(401);
+  await confirm(school);
+});
+
+describe('the command line', () => {
+  const run = async (...args: string[]) => startProgram('src/cli/main.ts', args, { DATABASE_URL: home }).ended;
+
+  test('moves a school, refuses another move before the first is confirmed, and deletes what was left', async () => {
+    const school = await schoolOn('node-1');
+    expect(await run('tenant', 'move', school.subdomain, 'nowhere')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('There is no node nowhere'),
+    });
+    const moved = await run('tenant', 'move', school.subdomain, 'node-2', '--json');
+    expect(moved).toMatchObject({ code: 0, stderr: '' });
+    expect(JSON.parse(moved.stdout)).toMatchObject({ id: school.id, node: 'node-2' });
+    expect(await run('tenant', 'move', school.subdomain, 'home')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('not confirmed'),
+    });
+    expect(await run('tenant', 'move', school.subdomain, '--confirm', '--yes')).toMatchObject({ code: 0 });
+    expect(await schemasOn('node-1', school)).toEqual([]);
+    await school.admin.get('/api/students');
+  });
+
+  test('plans and makes the moves after which the nodes have as many schools each', async () => {
+    for (let n = 0; n < 3; n++) await schoolOn('node-1');
+    interface Plan {
+      counts: { name: string; before: number; after: number }[];
+      moves: { school: number; to: string }[];
+    }
+    const plan = JSON.parse((await run('rebalance', '--dry-run', '--json')).stdout) as Plan;
+    const [first, second] = plan.counts.map(({ after }) => after);
+    expect(Math.abs((first ?? 0) - (second ?? 0))).toBeLessThanOrEqual(1);
+    const done = await run('rebalance', '--yes', '--confirm', '--json');
+    expect(done).toMatchObject({ code: 0, stderr: '' });
+    expect(JSON.parse(done.stdout)).toEqual(plan);
+    const again = JSON.parse((await run('rebalance', '--dry-run', '--json')).stdout) as Plan;
+    expect(again.moves).toEqual([]);
+    const placed = await rows('home', 'select id::integer as id, node_id::integer as node from platform.tenant');
+    for (const { school, to } of plan.moves)
+      expect(placed).toContainEqual({ id: school, node: to === 'node-1' ? 1 : 2 });
+  });
+});

@@ -1,0 +1,25 @@
+import { setDraining } from '../../src/database/nodes.ts';
+import type { School, TestService } from '../support/server/service.ts';
+import type { Servers } from './setup.ts';
+
+export type ServerName = 'home' | 'node-1' | 'node-2';
+
+/** Adds a school on this server. */
+export async function schoolOn(
+  service: TestService,
+  name: ServerName,
+  fields: Record<string, unknown> = {},
+): Promise<School> {
+  const { home, nodes } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
+  const others = nodes.filter((node) => node.name !== name);
+  const drain = (isDraining: boolean) =>
+    shared.withOwner(home, async (client) => {
+      for (const node of others) await setDraining(client, node.name, isDraining);
+    });
+  await drain(true);
+  try {
+    return await service.school(fields);
+  } finally {
+    await drain(false);
+  }
+}

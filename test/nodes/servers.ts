@@ -1,0 +1,81 @@
+import { execFile } from 'node:child_process';
+import { access, appendFile, chmod, chown, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { freePort } from '../support/server/processes.ts';
+
+const run = promisify(execFile);
+
+/** Where Debian installs Postgres 15, the server with PL/Proxy that the tests use. */
+const binaries = '/usr/lib/postgresql/15/bin';
+
+/** A Postgres server of this run, in a folder of its own. */
+export interface TestServer {
+  folder: string;
+  port: number;
+}
+
+/** Whether Postgres 15 and PL/Proxy are installed. */
+export const isInstalled = (): Promise<boolean> =>
+  Promise.all([
+    access(`${binaries}/postgres`),
+    access('/usr/share/postgresql/15/extension/plproxy.control'),
+    access('/usr/lib/postgresql/15/lib/plproxy.so'),
+  ]).then(
+    () => true,
+    () => false,
+  );
+
+/** Postgres refuses to run as root. Debian's package creates the user postgres. */
+async function account(): Promise<{ uid: number; gid: number } | undefined> {
+  if (process.getuid?.() !== 0) return undefined;
+  const [uid, gid] = await Promise.all(['-u', '-g'].map(async (flag) => (await run('id', [flag, 'postgres'])).stdout));
+  return { uid: Number(uid), gid: Number(gid) };
+}
+
+const call = async (program: string, args: string[]) =>
+  run(join(binaries, program), args, { cwd: '/', ...(await account()) });
+
+export const serverUrl = ({ port }: TestServer, database: string): string =>
+  `postgres://postgres@127.0.0.1:${String(port)}/${database}`;
+
+/** Creates a cluster and starts it. */
+export async function createServer(): Promise<TestServer> {
+  const folder = await mkdtemp(join(tmpdir(), 'school-node-'));
+  const owner = await account();
+  if (owner) await chown(folder, owner.uid, owner.gid);
+  await chmod(folder, 0o700);
+  await call('initdb', ['-D', folder, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--locale=C.UTF-8', '--no-sync']);
+  const server = { folder, port: await freePort() };
+  await appendFile(
+    join(folder, 'postgresql.conf'),
+    `port = ${String(server.port)}
+listen_addresses = '127.0.0.1'
+unix_socket_directories = ''
+wal_level = logical
+max_connections = 200
+max_logical_replication_workers = 20
+max_worker_processes = 20
+wal_retrieve_retry_interval = 200ms
+fsync = off
+full_page_writes = off
+`,
+  );
+  await startServer(server);
+  return server;
+}
+
+export async function startServer({ folder }: TestServer): Promise<void> {
+  await call('pg_ctl', ['-D', folder, '-l', join(folder, 'log'), '-w', '-t', '60', 'start']);
+}
+
+/** Stops a server at once, like a crash. */
+export async function stopServer({ folder }: TestServer): Promise<void> {
+  await call('pg_ctl', ['-D', folder, '-m', 'immediate', '-w', 'stop']);
+}
+
+export async function removeServer(server: TestServer): Promise<void> {
+  await stopServer(server).catch(() => undefined);
+  await rm(server.folder, { recursive: true, force: true });
+}

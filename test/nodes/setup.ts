@@ -1,0 +1,47 @@
+import pg from 'pg';
+import { migrate } from '../../src/database/migrate.ts';
+import { addNode } from '../../src/database/nodes.ts';
+import { withOwner } from '../../src/database/pool.ts';
+import { createRouter } from '../../src/database/router.ts';
+import { createServer, serverUrl, type TestServer } from './servers.ts';
+
+declare global {
+  var nodeServers: TestServer[] | undefined;
+}
+
+/** What the tests know about the servers, as JSON in TEST_NODES. */
+export interface Servers {
+  home: string;
+  router: string;
+  homeServer: TestServer;
+  nodes: { name: string; url: string; server: TestServer }[];
+}
+
+async function createDatabase(server: TestServer, name: string): Promise<string> {
+  const client = new pg.Client({ connectionString: serverUrl(server, 'postgres') });
+  await client.connect();
+  await client.query(`create database ${name}`);
+  await client.end();
+  return serverUrl(server, name);
+}
+
+/** Starts a home, two nodes and a router, which all test files of a run share. */
+export default async function setup(): Promise<void> {
+  const [first, ...others] = await Promise.all([createServer(), createServer(), createServer()]);
+  globalThis.nodeServers = [first, ...others];
+  const home = await createDatabase(first, 'school');
+  await migrate({ ownerUrl: home });
+  // Not beside the home, so that a test can stop the home.
+  const router = await createDatabase(others[0], 'router');
+  const nodes: Servers['nodes'] = [];
+  await withOwner(home, async (client) => {
+    for (const [index, server] of others.entries()) {
+      const name = `node-${String(index + 1)}`;
+      const url = await createDatabase(server, 'school');
+      await addNode(client, { name, url, homeUrl: home, onStep: () => undefined });
+      nodes.push({ name, url, server });
+    }
+    await createRouter(client, { name: 'test', url: router, homeUrl: home });
+  });
+  process.env['TEST_NODES'] = JSON.stringify({ home, homeServer: first, router, nodes } satisfies Servers);
+}

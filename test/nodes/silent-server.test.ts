@@ -1,0 +1,96 @@
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from '@jest/globals';
+import { until } from '../support/client/until.ts';
+import { send } from '../support/client/wire.ts';
+import { type School, serviceOfFile, testPassword } from '../support/server/service.ts';
+import type { TestServer } from './servers.ts';
+import type { Servers } from './setup.ts';
+
+const { nodes, router } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
+const { withOwner } = shared;
+const service = await serviceOfFile({ METRICS_PORT: '0' });
+const [first, second] = nodes;
+if (!first || !second) throw new Error('There are no two nodes.');
+
+const { setDraining } = await import('../../src/database/nodes.ts');
+
+/** A school on this node. */
+async function schoolOn(name: string): Promise<School> {
+  const drain = (isDraining: boolean) =>
+    withOwner(service.database.url, async (client) => {
+      for (const other of nodes) if (other.name !== name) await setDraining(client, other.name, isDraining);
+    });
+  await drain(true);
+  try {
+    return await service.school();
+  } finally {
+    await drain(false);
+  }
+}
+
+// The router is on the server of the first node.
+const near = await schoolOn(first.name);
+const [silent, neighbor] = [await schoolOn(second.name), await schoolOn(second.name)];
+
+/** Sends a signal to all processes of a server. */
+function signal({ folder }: TestServer, name: NodeJS.Signals): void {
+  const main = Number(readFileSync(join(folder, 'postmaster.pid'), 'utf8').split('\n')[0]);
+  const children = spawnSync('pgrep', ['-P', String(main)], { encoding: 'utf8' })
+    .stdout.trim()
+    .split('\n');
+  for (const pid of [main, ...children.map(Number)])
+    try {
+      process.kill(pid, name);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+    }
+}
+afterAll(() => signal(second.server, 'SIGCONT'));
+
+const read = (school: School) =>
+  send(service.url, { path: '/api/students', headers: { authorization: `Bearer ${school.admin.token}` } });
+const login = ({ subdomain, adminEmail: email }: School) =>
+  service.anonymous.send('POST', '/api/auth/login', { body: { subdomain, email, password: testPassword } });
+const isRefused = () =>
+  withOwner(router, async (client) => {
+    const { rowCount } = await client.query('select from core.refused_server where until > clock_timestamp()');
+    return rowCount === 1 || undefined;
+  });
+
+describe('a server that does not answer, and refuses no connections', () => {
+  test('gets no more requests after the first ones, and other schools do not wait for a connection', async () => {
+    signal(second.server, 'SIGSTOP');
+    try {
+      // More than the connections of the API: those that wait for the silent server are given up.
+      const first20 = await Promise.all(Array.from({ length: 20 }, (_, n) => read(n % 2 ? silent : neighbor)));
+      expect(new Set(first20.map(({ status }) => status))).toEqual(new Set([503]));
+      await until(isRefused);
+      // Requests that reach the server would never be answered, so these show that none does.
+      for (let n = 0; n < 5; n++) {
+        const answers = await Promise.all([
+          ...Array.from({ length: 10 }, () => read(silent)),
+          ...Array.from({ length: 10 }, () => read(near)),
+        ]);
+        expect(answers.map(({ status }) => status)).toEqual([
+          ...Array<number>(10).fill(503),
+          ...Array<number>(10).fill(200),
+        ]);
+      }
+      expect((await login(silent)).status).toBe(503);
+      expect((await login(near)).status).toBe(200);
+      const { data } = await service.operator.get<{ id: number }[]>(`/api/platform/tenants?search=${silent.subdomain}`);
+      expect(data.map(({ id }) => id)).toEqual([silent.id]);
+      expect(
+        (await service.operator.send('POST', `/api/platform/tenants/${silent.id}/suspend`, { body: {} })).status,
+      ).toBe(503);
+      await service.anonymous.get('/api/health/ready');
+    } finally {
+      signal(second.server, 'SIGCONT');
+    }
+    await until(async () => (await read(silent)).status === 200 || undefined);
+    expect((await read(neighbor)).status).toBe(200);
+    expect((await login(silent)).status).toBe(200);
+  });
+});

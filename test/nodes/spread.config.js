@@ -1,0 +1,36 @@
+import base from '../../jest.config.js';
+
+const { testMatch: _, ...shared } = base;
+
+/** Files that do not run with schools on nodes, each with its reason. */
+const exceptions = {
+  'api/impersonation': 'an operator cannot log in as an admin of a school on a node yet',
+  'attack/impersonation': 'the same',
+  'attack/fuzz': 'the same: one of its callers is such an operator',
+  'api/platform-usage': 'the usage of schools on nodes is not copied to the home yet',
+  'workers/usage': 'the same',
+  'api/platform-questions': 'the facts of schools on nodes are not copied to the home yet',
+  'api/platform-system': 'the page describes one server, here the home, which has no school and two replicas',
+};
+
+/** The files of `--ci`: one for each way in which a request or a job finds its server. */
+const short = [
+  'api/(auth|audit-logs|calendar-feeds|imports|pictures|sessions|students)',
+  'attack/(credentials|permissions)',
+  'workers/(clean-up|notification-delivery|retention)',
+];
+const isShort = process.argv.includes('--ci');
+
+/** @type {import('jest').Config} */
+export default {
+  ...shared,
+  rootDir: '../..',
+  testPathIgnorePatterns: ['/node_modules/', ...Object.keys(exceptions).map((name) => `/test/${name}\\.test\\.ts$`)],
+  testRegex: isShort
+    ? short.map((names) => `/test/${names}\\.test\\.ts$`)
+    : ['/test/(api|attack|workers)/.*\\.test\\.ts$'],
+  globalSetup: '<rootDir>/test/nodes/spread-setup.ts',
+  globalTeardown: '<rootDir>/test/nodes/teardown.ts',
+  // Each Jest worker has three servers.
+  maxWorkers: 2,
+};

@@ -1,0 +1,92 @@
+import { afterEach, expect, test } from '@jest/globals';
+import { type ConnectionRequest, type SchoolPool, schoolPool } from '../../src/database/school-pool.ts';
+import { serviceOfFile } from '../support/server/service.ts';
+import { until } from '../support/client/until.ts';
+
+const service = await serviceOfFile();
+
+let pools: SchoolPool[] = [];
+afterEach(async () => {
+  await Promise.all(pools.map((pool) => pool.end()));
+  pools = [];
+});
+
+function open(size: number): SchoolPool {
+  const pool = schoolPool({
+    size,
+    maxConnectionMb: 1000,
+    connectionTimeoutMs: 3000,
+    preferredWaitMs: 20,
+    client: { connectionString: service.database.url },
+  });
+  pools.push(pool);
+  return pool;
+}
+
+/**
+ * A pool of one connection, whose statements wait until a lock is released. They are noted in the order in which they
+ * end, which is the one in which they get the connection.
+ */
+async function lockedPool() {
+  const pool = open(1);
+  const lock = new shared.pg.Client({ connectionString: service.database.url });
+  await lock.connect();
+  await lock.query('begin; select pg_advisory_xact_lock(1)');
+  const done: string[] = [];
+  const send = async (name: string, request: Partial<ConnectionRequest>) => {
+    await pool.query('select pg_advisory_xact_lock_shared(1)', {
+      school: 1,
+      isVerified: true,
+      statement: 'x',
+      ...request,
+    });
+    done.push(name);
+  };
+  return {
+    pool,
+    done,
+    send,
+    unlock: async () => {
+      await lock.query('commit');
+      await lock.end();
+    },
+  };
+}
+
+test('strangers share the connections of one school, however many schools they name', async () => {
+  const { pool, done, send, unlock } = await lockedPool();
+  const first = send('first', { school: 7 });
+  const strangers = Array.from({ length: 20 }, (_, n) =>
+    send('stranger', { school: `invented-${n}`, isVerified: false, caller: `203.0.113.${n}` }),
+  );
+  const ofSchools = [1, 2].flatMap((school) => Array.from({ length: 5 }, () => send('school', { school })));
+  await until(() => pool.waitingCount === 30 || undefined);
+  await unlock();
+  await Promise.all([first, ...strangers, ...ofSchools]);
+  // In turns: four each of the strangers and of the two schools. With a share for each name, one for each school.
+  const early = done.slice(1, 13);
+  expect(early.filter((name) => name === 'school').length).toBeGreaterThanOrEqual(7);
+});
+
+test('a caller with many requests does not delay another one of the same school, or of no school', async () => {
+  for (const whose of [{ school: 1 }, { school: 'north', isVerified: false }]) {
+    const { pool, done, send, unlock } = await lockedPool();
+    const flood = Array.from({ length: 20 }, () => send('flood', { ...whose, caller: '203.0.113.1' }));
+    const late = send('late', { ...whose, caller: '203.0.113.2' });
+    await until(() => pool.waitingCount === 20 || undefined);
+    await unlock();
+    await Promise.all([...flood, late]);
+    expect(done.indexOf('late')).toBe(1);
+  }
+});
+
+test('a school that waits for connections which other schools do not use is not refused', async () => {
+  const pool = open(10);
+  const send = (school: number, seconds: number) =>
+    pool.query(`select pg_sleep(${seconds})`, { school, isVerified: true, statement: 'x' });
+  await send(1, 0.3);
+  // These are active, but need no connection any more.
+  for (let school = 2; school < 50; school++) await send(school, 0);
+  const answers = await Promise.allSettled(Array.from({ length: 30 }, () => send(1, 0.3)));
+  expect(answers.map(({ status }) => status)).not.toContain('rejected');
+});
