@@ -26,8 +26,8 @@ const isSilence = (error: unknown) =>
 
 /**
  * Asks each server every second whether it answers. PL/Proxy waits without end for a server that neither answers nor
- * closes its connections, and cannot be cancelled meanwhile. So the router is told to refuse requests to that server, and
- * the connections whose requests wait for it are given up.
+ * closes its connections, and cannot be cancelled meanwhile. So this function makes the router refuse requests to that server, and
+ * closes the connections whose requests wait for it.
  * @returns a function that ends the watch
  */
 export function watchServers({ urls, pool, logger }: ServerWatchOptions): () => Promise<void> {

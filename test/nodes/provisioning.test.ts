@@ -9,13 +9,13 @@ import type { Servers } from './setup.ts';
 // Each test starts programs and a server.
 jest.setTimeout(150_000);
 
-const { home, nodes } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
+const { home, router, nodes } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
 const { withOwner, pg } = shared;
 const service = await serviceOfFile();
 const [node] = nodes;
 if (!node) throw new Error('There is no node.');
 
-const pools = { home: pool(home), node: pool(node.url) };
+const pools = { home: pool(home), node: pool(node.url), router: pool(router) };
 type Place = keyof typeof pools;
 afterAll(() => Promise.all(Object.values(pools).map((each) => each.end())));
 
@@ -126,7 +126,8 @@ const isOver = (place: Place) =>
     const running = await rows(
       place,
       `select from pg_stat_activity
-       where datname = current_database() and state <> 'idle' and application_name in ('school_owner', 'school_router')`,
+       where datname = current_database() and state <> 'idle'
+         and application_name in ('school_owner', 'school_router', 'school_api')`,
     ).catch(() => [{}]);
     return running.length === 0 || undefined;
   });
@@ -158,6 +159,8 @@ async function stateOf(subdomain: string) {
  * @returns whether there is a school
  */
 async function isWhole(body: ReturnType<typeof input>): Promise<boolean> {
+  // The router goes on without its client, from the home to the node.
+  await isOver('router');
   await Promise.all([isOver('home'), isOver('node')]);
   const { subdomain, contact_email: email } = body;
   const { onNode } = await stateOf(subdomain);

@@ -12,7 +12,10 @@ const tabs = [
 export function Integrations({ part = 'api-keys' }: Record<string, string>) {
   return (
     <>
-      <PageHeader title="Integrations" lead="How your own programs use the platform, and hear of its changes." />
+      <PageHeader
+        title="Integrations"
+        lead="Access for your own programs: API keys to call the API, and webhooks that report changes."
+      />
       <nav class="tabs" aria-label="Integrations">
         {tabs.map(([name, label]) => (
           <a key={name} href={href(`/integrations/${name}`)} aria-current={part === name ? 'page' : undefined}>
