@@ -9,7 +9,7 @@ import { ensureDatabase, startScratch } from '../src/database/embedded.ts';
 import { migrate } from '../src/database/migrate.ts';
 import { withOwner } from '../src/database/pool.ts';
 import { startService } from '../src/process/service.ts';
-import { chromiumPath } from '../test/support/server/chromium.ts';
+import { browserPath, missingBrowser } from '../test/support/server/browsers.ts';
 
 const images = join(import.meta.dirname, 'images');
 const schoolNames = [
@@ -39,8 +39,8 @@ const schoolNames = [
   'Starling House',
 ];
 
-const executablePath = chromiumPath();
-if (executablePath === undefined) throw new Error('Chromium was not found. Set CHROMIUM_PATH.');
+const executablePath = browserPath('chromium');
+if (executablePath === undefined) throw new Error(missingBrowser('chromium'));
 const server = await startScratch();
 const cleanups = [() => server.stop()];
 try {

@@ -352,8 +352,8 @@ test('a webhook is added, tested, and a message sent again', async () => {
   await page.keyboard.type(url);
   const boxes = dialog.getByRole('checkbox');
   expect(await boxes.count()).toBe(18);
-  for (const box of await boxes.all()) await box.check();
   await typeInto(page, dialog.getByLabel('Description'), 'Billing');
+  for (const box of await boxes.all()) await pressOn(page, box, 'Space');
   await page.keyboard.press('Enter');
   const shown = page.getByRole('dialog', { name: 'Webhook added' });
   await hasFocus(page, shown.getByText('Copy the secret now.'));

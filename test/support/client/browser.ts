@@ -1,6 +1,6 @@
 import { afterAll, afterEach, expect, test } from '@jest/globals';
 import type { Browser, BrowserContext, BrowserContextOptions, Page } from 'playwright-core';
-import { chromiumPath } from '../server/chromium.ts';
+import { browserOfRun, browserPath, missingBrowser } from '../server/browsers.ts';
 import { operatorEmail, type TestService, testPassword } from '../server/service.ts';
 
 /** A browser session with its own cookies and tabs. */
@@ -40,15 +40,49 @@ const chromiumFlags = [
 
 const desktop = { width: 1280, height: 800 };
 
+/** The browser of this run (TEST_BROWSER). */
+export const browserName = browserOfRun();
+
 async function launch(): Promise<Browser | undefined> {
-  const executablePath = chromiumPath();
+  const executablePath = browserPath(browserName);
   if (executablePath === undefined) {
-    if (process.env['CI'] === 'true')
-      throw new Error('Chromium was not found, but CI=true requires it. Install it or set CHROMIUM_PATH.');
+    if (process.env['CI'] === 'true') throw new Error(missingBrowser(browserName));
     return undefined;
   }
-  const { chromium } = await shared.playwright();
-  return chromium.launch({ executablePath, args: chromiumFlags });
+  const playwright = await shared.playwright();
+  return browserName === 'firefox'
+    ? launchFirefox(playwright, executablePath)
+    : playwright.chromium.launch({ executablePath, args: chromiumFlags });
+}
+
+/** The parts of Playwright's own objects that `launchFirefox` needs. */
+interface PlaywrightInternals {
+  _connection: { toImpl: (browser: Browser) => { _browserSession: object } };
+}
+type Send = (method: string, params: unknown) => Promise<unknown>;
+
+/**
+ * Starts a released Firefox. Playwright controls it by WebDriver BiDi, and sends each new context a command that the
+ * long-term support release does not have yet. It would only set the color scheme.
+ */
+async function launchFirefox(
+  playwright: Awaited<ReturnType<typeof shared.playwright>>,
+  executablePath: string,
+): Promise<Browser> {
+  const browser = await playwright.firefox.launch({
+    channel: 'moz-firefox',
+    executablePath,
+    // Otherwise no element has the focus unless the window has it.
+    firefoxUserPrefs: { 'focusmanager.testmode': true },
+  });
+  const { _connection: connection } = browser as unknown as PlaywrightInternals;
+  const session = Object.getPrototypeOf(connection.toImpl(browser)._browserSession) as { send: Send };
+  const { send } = session;
+  session.send = function (this: unknown, method, params) {
+    if (method === 'emulation.setMediaFeaturesOverride') return Promise.resolve({});
+    return send.call(this, method, params);
+  };
+  return browser;
 }
 
 /**
@@ -129,6 +163,8 @@ export async function browserOfFile(service: TestService): Promise<FileBrowser> 
 
   /** Loads a path below /console. Does not wait for the load event: tests wait for the elements that they check. */
   async function load(page: Page, path: string): Promise<Page> {
+    // Firefox has one active tab, and no element of another tab has the focus.
+    await page.bringToFront();
     await page.goto(`/console${path}`, { waitUntil: 'commit' });
     return page;
   }

@@ -39,15 +39,20 @@ export async function typeInto(page: Page, field: Locator, text: string): Promis
   await page.keyboard.type(text);
 }
 
-/** Checks that Tab does not leave the modal dialog for the page behind it. */
+/** Where the focus is while a modal dialog is open: in it, on the page behind it, or in a control of the browser. */
+const focusedPlace = (page: Page) =>
+  page.evaluate<'dialog' | 'page' | 'browser'>(
+    // While a control of the browser has the focus, such as the address bar, no element of the page matches :focus.
+    `((focused) => (!focused ? 'browser' : focused.closest('dialog') ? 'dialog' : 'page'))(document.querySelector(':focus'))`,
+  );
+
+/** Checks that Tab does not leave the modal dialog for the page behind it. The focus is in the dialog afterwards. */
 export async function keepsFocus(page: Page): Promise<void> {
   await page.locator('dialog[open]').waitFor();
-  for (let presses = 0; presses < 15; presses++) {
-    // The browser has controls of its own, such as the address bar; while they have the focus, the body is active.
-    const isInside = await page.evaluate(
-      "document.activeElement === document.body || document.activeElement.closest('dialog') !== null",
-    );
-    if (!isInside) throw new Error(`The focus left the dialog: ${await describeFocus(page)}`);
+  for (let presses = 0; presses < 15 || (await focusedPlace(page)) === 'browser'; presses++) {
+    if ((await focusedPlace(page)) === 'page')
+      throw new Error(`The focus left the dialog: ${await describeFocus(page)}`);
+    if (presses === 40) throw new Error('Tab does not return to the dialog.');
     await page.keyboard.press('Tab');
   }
 }

@@ -5,7 +5,7 @@ import type { GlobalConfig } from 'jest';
 import { type EmbeddedServer, scratchSettings, startEmbedded } from '../../../src/database/embedded.ts';
 import { scratchFolder } from './ready-schools.ts';
 import { ownFolder } from './own-server.ts';
-import { preparePages } from './chromium.ts';
+import { preparePages } from './browsers.ts';
 import { type Pooler, startPooler } from './pooler.ts';
 import { prepareClusters } from './prepared-cluster.ts';
 
