@@ -1,10 +1,5 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Client } from '../support/client/client.ts';
-import { testDatabase, type TestDatabase } from '../support/server/database.ts';
-import { type Program, startProgram } from '../support/server/processes.ts';
 import { raw } from '../support/client/raw.ts';
 import { findErrors, type OpenApi, type Registered, registry, sampleRequest } from '../support/server/registry.ts';
 import {
@@ -15,8 +10,6 @@ import {
   type TestService,
 } from '../support/server/service.ts';
 import { send, type Sent } from '../support/client/wire.ts';
-
-const { client } = shared;
 
 const { service, school } = await serviceWithSchool();
 
@@ -429,134 +422,5 @@ describe('rate limits and CORS', () => {
   test('CORS is off by default', async () => {
     const answer = await preflight(service.url, 'https://app.example.org');
     expect(Object.keys(answer.headers).filter((name) => name.startsWith('access-control'))).toEqual([]);
-  });
-});
-
-describe('the log', () => {
-  interface Line {
-    level: string;
-    time: string;
-    request_id?: string;
-    method?: string;
-    operation?: string;
-    tenant?: number;
-    status?: number;
-    ms?: number;
-  }
-  let database: TestDatabase;
-  let folder: string;
-  let program: Program;
-  let anonymous: Client;
-
-  /** Waits for the lines of a request. */
-  const linesOf = async (id: string): Promise<Line[]> => {
-    const { input } = await program.prints(new RegExp(`"request_id":"${id}".*\\n`));
-    return input
-      .split('\n')
-      .filter((line) => line.includes(`"request_id":"${id}"`))
-      .map((line) => JSON.parse(line) as Line);
-  };
-
-  beforeAll(async () => {
-    database = await testDatabase();
-    folder = await mkdtemp(join(tmpdir(), 'school-log-'));
-    program = startProgram('src/main.ts', [], {
-      ...{ DATABASE_URL: database.url, DATA_DIR: folder, PORT: '0', NODE_ENV: 'test', DEMO: 'false' },
-      ...{ PLATFORM_ADMIN_EMAIL: operatorEmail, PLATFORM_ADMIN_PASSWORD: testPassword },
-    });
-    const [, url = ''] = await program.prints(/API +(http:\S+)\/api[^]*Stop with Ctrl-C\.\n/);
-    anonymous = await client(url);
-  });
-  afterAll(async () => {
-    program.kill('SIGTERM');
-    await program.ended;
-    await database.drop();
-    await rm(folder, { recursive: true, force: true });
-  });
-
-  test('has one JSON line per request, with id, method, operation, tenant, status and duration, and no personal data', async () => {
-    const operator = await anonymous
-      .with({ 'X-Request-Id': 'log-operator' })
-      .login({ is_platform: true, email: operatorEmail, password: testPassword });
-    const created = await operator.post<{ id: number }>(
-      '/api/platform/tenants',
-      {
-        name: 'Nosy School',
-        subdomain: 'nosy',
-        contact_email: 'office@nosy.example',
-        plan_id: 1,
-        admin_password: testPassword,
-      },
-      201,
-    );
-    const admin = await anonymous
-      .with({ 'X-Request-Id': 'log-in' })
-      .login({ subdomain: 'nosy', email: 'office@nosy.example', password: testPassword });
-    const requests: [string, (client: Client) => Promise<unknown>, Partial<Line>][] = [
-      [
-        'log-add',
-        (client) =>
-          client.post('/api/students', { first_name: 'Secretia', last_name: 'Hush', email: 'hush@nosy.example' }, 201),
-        { method: 'POST', operation: 'students_create', status: 201 },
-      ],
-      [
-        'log-list',
-        (client) => client.get('/api/students?search=secretia'),
-        { method: 'GET', operation: 'students_list', status: 200 },
-      ],
-      [
-        'log-missing',
-        (client) => client.get('/api/students/424242', 404),
-        { method: 'GET', operation: 'students_get', status: 404 },
-      ],
-      [
-        'log-invalid',
-        (client) => client.put('/api/students/1', { email: 'not-an-address' }, 400),
-        { method: 'PUT', operation: 'students_update', status: 400 },
-      ],
-      [
-        'log-forbidden',
-        (client) => client.get('/api/platform/tenants', 403),
-        { method: 'GET', operation: 'platform_tenants_list', status: 403 },
-      ],
-      [
-        'log-conflict',
-        (client) =>
-          client.post('/api/users', { email: 'office@nosy.example', first_name: 'Secretia', last_name: 'Hush' }, 409),
-        { operation: 'users_create', status: 409 },
-      ],
-    ];
-    for (const [id, send, expected] of requests) {
-      await send(admin.with({ 'X-Request-Id': id }));
-      const lines = await linesOf(id);
-      expect(lines).toHaveLength(1);
-      const [line] = lines;
-      expect(line).toMatchObject({ level: 'info', request_id: id, tenant: created.data.id, ...expected });
-      expect(line?.ms).toBeGreaterThan(0);
-      expect(new Date(line?.time ?? '').toISOString()).toBe(line?.time);
-      expect(Object.keys(line ?? {}).sort()).toEqual([
-        'level',
-        'method',
-        'ms',
-        'operation',
-        'request_id',
-        'status',
-        'tenant',
-        'time',
-      ]);
-    }
-    expect((await linesOf('log-in'))[0]).toMatchObject({ operation: 'auth_credentials', status: 200 });
-    const [, log = ''] = await program.prints(/Stop with Ctrl-C\.\n([^]*"request_id":"log-conflict".*)\n/);
-    expect(log).not.toMatch(/secretia|hush|@nosy|password":|eyJ|127\.0\.0\.1|argon2/i);
-    expect(log.split('\n').filter((line) => !line.startsWith('{"level"'))).toEqual([]);
-  });
-
-  test('has the operation of requests that were rejected before it ran', async () => {
-    await anonymous.with({ 'X-Request-Id': 'log-nobody' }).get('/api/students', 401);
-    expect(await linesOf('log-nobody')).toMatchObject([{ method: 'GET', operation: 'students_list', status: 401 }]);
-    await anonymous.with({ 'X-Request-Id': 'log-malformed' }).send('POST', '/api/auth/login', { body: '{' }, 400);
-    expect(await linesOf('log-malformed')).toMatchObject([
-      { method: 'POST', operation: 'auth_credentials', status: 400 },
-    ]);
   });
 });

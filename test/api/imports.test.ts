@@ -992,7 +992,7 @@ describe('a file that is not a table', () => {
   test('is aborted if it takes too long to read, and other files are read meanwhile', async () => {
     const { timeoutMs } = shared.readOptions;
     // The time limit is CPU time, because that is what one file would take from other requests.
-    shared.readOptions.timeoutMs = 2_500;
+    shared.readOptions.timeoutMs = 1_200;
     let isOver = false;
     const refused = send(school.admin, endless(), { name: 'people.xlsx' }).finally(() => {
       isOver = true;

@@ -22,8 +22,13 @@ declare global {
 const readySchools = (isInMemory: boolean, isWholeRun: boolean) =>
   isInMemory ? [3, 8, 20, ...(isWholeRun ? [45] : [])] : [2];
 
-/** Starting a parallel worker takes longer than any query of the tests. */
-const settings = [...scratchSettings, 'max_parallel_workers_per_gather=0'];
+const settings = [
+  ...scratchSettings,
+  // Starting a parallel worker takes longer than any query of the tests.
+  'max_parallel_workers_per_gather=0',
+  // The databases of several files at once, so that their pages are neither written nor read again.
+  'shared_buffers=1GB',
+];
 
 /**
  * Starts one Postgres server for the whole run, with the databases that test files clone: `template_school` is
