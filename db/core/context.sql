@@ -19,10 +19,24 @@ comment on function core.api_key_id is 'The API key of this request; null for a 
 create function core.impersonator(out id bigint, out email text) language sql stable
   return (
     nullif(current_setting('app.impersonator_id', true), '')::bigint,
-    nullif(current_setting('app.impersonator_email', true), '')
+    case when current_setting('app.impersonator_id', true) <> ''
+      then nullif(current_setting('app.impersonator_email', true), '') end
   );
 comment on function core.impersonator is
   'The operator who impersonates the user of this request; nulls without impersonation.';
+
+create function core.context_value(p_name text) returns text language sql stable
+  return nullif(nullif(current_setting('app.context', true), '')::jsonb ->> p_name, '');
+comment on function core.context_value is
+  'A value of the context of this request that few operations need: request_id, traceparent, ip or user_agent. Null '
+  'outside of a request.';
+
+create function core.client_context() returns jsonb language sql stable
+  return jsonb_build_object(
+    'ip', core.context_value('ip'),
+    'user_agent', core.context_value('user_agent'),
+    'request_id', core.context_value('request_id'));
+comment on function core.client_context is 'The client of this request: {ip, user_agent, request_id}.';
 
 create function core.teacher_id() returns bigint language sql stable
   return nullif(current_setting('app.teacher_id', true), '')::bigint;
@@ -52,8 +66,10 @@ comment on function core.permissions_except is 'The permissions without some of 
 create function core.permissions() returns text[]
   language sql stable security definer set search_path = pg_catalog, pg_temp
   return coalesce(
-    nullif(current_setting('app.permissions', true), '')::text[],
-    (select permissions from platform.session where id = core.session_id()),
+    case
+      when core.session_id() is null then nullif(current_setting('app.permissions', true), '')::text[]
+      else (select permissions from platform.session where id = core.session_id())
+    end,
     '{}'
   );
 comment on function core.permissions is 'The permissions of the user of this request.';
@@ -61,9 +77,12 @@ comment on function core.permissions is 'The permissions of the user of this req
 create function core.whole_school_permissions() returns text[]
   language sql stable security definer set search_path = pg_catalog, pg_temp
   return coalesce(
-    nullif(current_setting('app.whole_school_permissions', true), '')::text[],
-    (select core.permissions_except(permissions, taught_permissions)
-      from platform.session where id = core.session_id()),
+    case
+      when core.session_id() is null then nullif(current_setting('app.whole_school_permissions', true), '')::text[]
+      else (
+        select core.permissions_except(permissions, taught_permissions)
+        from platform.session where id = core.session_id())
+    end,
     '{}'
   );
 comment on function core.whole_school_permissions is
@@ -73,8 +92,17 @@ create function core.has_permission(p_permission text) returns boolean language 
   return p_permission = any (core.permissions());
 comment on function core.has_permission is 'Whether the user of this request has a permission; false without a login.';
 
-create function core.has_permission_for_all(p_permission text) returns boolean language sql stable
-  return p_permission = any (core.whole_school_permissions());
+create function core.has_permission_for_all(p_permission text) returns boolean
+  language sql stable security definer set search_path = pg_catalog, pg_temp
+  return coalesce(
+    case
+      when core.session_id() is null then p_permission = any (core.whole_school_permissions())
+      else (
+        select p_permission = any (permissions) and not p_permission = any (taught_permissions)
+        from platform.session where id = core.session_id())
+    end,
+    false
+  );
 comment on function core.has_permission_for_all is
   'Whether the user of this request has a permission for the whole school: from a role other than teacher and student.';
 

@@ -25,15 +25,16 @@ comment on function core.request is
 create function core.run_prepared(p_statement text, p jsonb, p_name text default null) returns json
   language plpgsql as $$
 declare
-  v_name text := concat('school_', core.tenant_id(), '_', coalesce(p_name, md5(p_statement)));
+  v_name text := 'school_' || coalesce(current_setting('app.tenant_id', true), '') || '_'
+    || coalesce(p_name, md5(p_statement));
   v_outer_request text := current_setting('app.request', true);
+  v_request text := set_config('app.request', p::text, true);
   v_answer json;
   v_is_done boolean := false;
 begin
-  perform set_config('app.request', p::text, true);
   begin
     if current_setting('transaction_read_only') = 'on' then
-      execute concat('execute ', v_name) into v_answer;
+      execute 'execute ' || v_name into v_answer;
       v_is_done := true;
     else
       execute concat('execute ', v_name, '_exists');
@@ -49,7 +50,7 @@ begin
   end if;
   -- A statement can call a function that runs another one.
   if v_outer_request <> '' then
-    perform set_config('app.request', v_outer_request, true);
+    v_request := set_config('app.request', v_outer_request, true);
   end if;
   return v_answer;
 end $$;

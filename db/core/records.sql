@@ -173,19 +173,23 @@ declare
   v_query text;
   v_answer json;
 begin
-  select case when p ->> 'search' is null or core.is_search_prepared(r, p) then
-      md5(concat_ws(' ', r.name, r.xmin, p_with_total, p_source, (
-        select string_agg(case
-            when key = 'search' then concat('search', cardinality(core.search_patterns(value)))
-            when key = 'page' then concat('page', value::bigint = 1)
-            when key = 'pageSize' then concat('pageSize', greatest(value::integer, 100))
-            when key in ('sort', 'order', 'is_deleted', 'include_ended') or key = any (r.literal_filters)
-              then format('%s=%L', key, value)
-            else key
-          end, ' ')
-        from jsonb_each_text(p) where value is not null)))
-    end
+  select concat_ws(' ', r.name, r.xmin, (
+      select string_agg(
+        case
+          when key in ('sort', 'order', 'is_deleted', 'include_ended') or key = any (r.literal_filters)
+            then key || '=' || quote_literal(value)
+          else key
+        end, ' ')
+      from jsonb_each_text(p) where value is not null))
     into strict v_name from core.record r where r.name = p_record;
+  v_name := concat_ws(' ',
+    v_name, (p ->> 'page')::bigint = 1, greatest((p ->> 'pageSize')::integer, 100), p_with_total, p_source);
+  if p ->> 'search' is not null then
+    select * into strict v_record from core.record where name = p_record;
+    v_name := case when core.is_search_prepared(v_record, p)
+      then v_name || ' search' || cardinality(core.search_patterns(p ->> 'search')) end;
+  end if;
+  v_name := md5(v_name);
   if v_name is not null then
     v_answer := core.run_prepared(null, p, v_name);
     if v_answer is not null then
