@@ -61,30 +61,39 @@ create function core.permissions_except(p_permissions text[], p_without text[]) 
   return array(select unnest(p_permissions) except select unnest(p_without));
 comment on function core.permissions_except is 'The permissions without some of them.';
 
--- The next two functions read the session when they are called. A request without a session has no permissions, except
--- with an API key or for a calendar feed: core.admit stores those in the settings.
+-- The next functions read the session when they are called. A request without a session has no permissions, except with
+-- an API key or for a calendar feed: core.admit stores those in the settings. They are in PL/pgSQL, because Postgres
+-- before 18 plans the query of an SQL function in each transaction.
 create function core.permissions() returns text[]
-  language sql stable security definer set search_path = pg_catalog, pg_temp
-  return coalesce(
-    case
-      when core.session_id() is null then nullif(current_setting('app.permissions', true), '')::text[]
-      else (select permissions from platform.session where id = core.session_id())
-    end,
-    '{}'
-  );
+  language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_session_id bigint := core.session_id();
+  v_permissions text[];
+begin
+  if v_session_id is null then
+    v_permissions := nullif(current_setting('app.permissions', true), '');
+  else
+    select permissions into v_permissions from platform.session where id = v_session_id;
+  end if;
+  return coalesce(v_permissions, '{}');
+end $$;
 comment on function core.permissions is 'The permissions of the user of this request.';
 
 create function core.whole_school_permissions() returns text[]
-  language sql stable security definer set search_path = pg_catalog, pg_temp
-  return coalesce(
-    case
-      when core.session_id() is null then nullif(current_setting('app.whole_school_permissions', true), '')::text[]
-      else (
-        select core.permissions_except(permissions, taught_permissions)
-        from platform.session where id = core.session_id())
-    end,
-    '{}'
-  );
+  language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_session_id bigint := core.session_id();
+  v_permissions text[];
+begin
+  if v_session_id is null then
+    v_permissions := nullif(current_setting('app.whole_school_permissions', true), '');
+  else
+    select core.permissions_except(permissions, taught_permissions) into v_permissions
+      from platform.session
+      where id = v_session_id;
+  end if;
+  return coalesce(v_permissions, '{}');
+end $$;
 comment on function core.whole_school_permissions is
   'The permissions that the user of this request has for the whole school: from a role other than teacher and student.';
 
@@ -93,16 +102,19 @@ create function core.has_permission(p_permission text) returns boolean language 
 comment on function core.has_permission is 'Whether the user of this request has a permission; false without a login.';
 
 create function core.has_permission_for_all(p_permission text) returns boolean
-  language sql stable security definer set search_path = pg_catalog, pg_temp
-  return coalesce(
-    case
-      when core.session_id() is null then p_permission = any (core.whole_school_permissions())
-      else (
-        select p_permission = any (permissions) and not p_permission = any (taught_permissions)
-        from platform.session where id = core.session_id())
-    end,
-    false
-  );
+  language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_session_id bigint := core.session_id();
+  v_has boolean;
+begin
+  if v_session_id is null then
+    return p_permission = any (core.whole_school_permissions());
+  end if;
+  select p_permission = any (permissions) and not p_permission = any (taught_permissions) into v_has
+    from platform.session
+    where id = v_session_id;
+  return coalesce(v_has, false);
+end $$;
 comment on function core.has_permission_for_all is
   'Whether the user of this request has a permission for the whole school: from a role other than teacher and student.';
 
@@ -173,7 +185,8 @@ end $$;
 comment on function core.widen_scope is
   'Widens the scope to the whole school if p_if; returns the previous one. Callers must not reveal rows outside it.';
 
-create function core.restore_scope(p_scope text) returns void language sql as $$
-  select set_config('app.scope', p_scope, true);
-$$;
+create function core.restore_scope(p_scope text) returns void language plpgsql as $$
+begin
+  perform set_config('app.scope', p_scope, true);
+end $$;
 comment on function core.restore_scope is 'Restores the scope that core.widen_scope returned.';

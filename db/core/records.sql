@@ -166,7 +166,7 @@ comment on function core.record_page_query is
 -- parameters, with the values of those that are part of the text.
 create function core.record_page(
   p_record text, p jsonb, p_with_total boolean default true, p_source text default null
-) returns json language plpgsql as $$
+) returns json language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_record core.record;
   v_name text;
@@ -267,7 +267,7 @@ create function core.fail_missing(p_record text, p_id bigint) returns void langu
 comment on function core.fail_missing is 'Raises not_found for a record.';
 
 create function core.record_lock(p_record text, p_id bigint, p_with_deleted boolean default false) returns void
-  language plpgsql as $$
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_record core.record;
   v_found json;
@@ -311,7 +311,8 @@ comment on function core.is_restore is
   'Whether a request restores the record if it is deleted: it sets deleted_at to null, and nothing else except '
   'restore_fields.';
 
-create function core.record_insert(p_record text, p jsonb) returns bigint language plpgsql as $$
+create function core.record_insert(p_record text, p jsonb) returns bigint
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_record core.record;
   v_columns text;
@@ -384,7 +385,8 @@ end $$;
 comment on function core.require_unchanged is
   'Raises validation_error if a read-only field of a request differs from the record, which must be locked.';
 
-create function core.record_update(p_record text, p jsonb) returns bigint language plpgsql as $$
+create function core.record_update(p_record text, p jsonb) returns bigint
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_record core.record;
   v_alias text;

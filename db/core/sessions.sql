@@ -522,13 +522,18 @@ $$;
 comment on function core.login_unlock is 'Deletes the failed attempts of an account, after its password was changed.';
 
 create function core.tenant_features() returns text[]
-  language sql stable security definer set search_path = pg_catalog, pg_temp
-  return coalesce((
-    select core.enabled_features(p.features, t.feature_flags)
+  language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_plan_features text[];
+  v_flags jsonb;
+begin
+  select p.features, t.feature_flags
+    into v_plan_features, v_flags
     from platform.tenant t
     join platform.plan p on p.id = t.plan_id
-    where t.id = core.tenant_id()
-  ), '{}');
+    where t.id = core.tenant_id();
+  return coalesce(core.enabled_features(v_plan_features, v_flags), '{}');
+end $$;
 comment on function core.tenant_features is 'The enabled features of this school.';
 
 create function core.tenant_size(p_tenant_id bigint, out students integer, out teachers integer, out classes integer)
@@ -558,11 +563,13 @@ end $$;
 comment on function core.recount_usage is 'Corrects school_usage of the current school.';
 
 create function core.tenant_usage(out students integer, out teachers integer, out classes integer)
-  language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select students, teachers, classes
-  from platform.tenant_usage
-  where tenant_id = core.tenant_id();
-$$;
+  language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  select u.students, u.teachers, u.classes
+    into students, teachers, classes
+    from platform.tenant_usage u
+    where u.tenant_id = core.tenant_id();
+end $$;
 comment on function core.tenant_usage is
   'The stored counts of this school: active students, active teachers and classes.';
 
