@@ -15,13 +15,6 @@ comment on function core.audit_insert is
   'Inserts an entry of the audit log. p_user_id and p_user_email name the user whom the actor impersonates; '
   'p_context is {ip, user_agent, request_id}. Not granted to request roles.';
 
-create function core.client_context() returns jsonb language sql stable
-  return jsonb_build_object(
-    'ip', nullif(current_setting('app.ip', true), ''),
-    'user_agent', nullif(current_setting('app.user_agent', true), ''),
-    'request_id', nullif(current_setting('app.request_id', true), ''));
-comment on function core.client_context is 'The client of this request: {ip, user_agent, request_id}.';
-
 create function core.audit(p_action text, p_target_type text, p_target_id bigint, p_tenant_id bigint, p_changes jsonb)
   returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare

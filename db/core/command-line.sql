@@ -12,8 +12,7 @@ begin
   select * into strict o from core.operation where name = p_operation and access = 'platform';
   perform
     set_config('app.user_id', '', true),
-    set_config('app.actor_email', 'command line', true),
-    set_config('app.audited', '', true);
+    set_config('app.actor_email', 'command line', true);
   v_answer := case
     when o.writes then core.run_write(v_path, o, p, '{}', null)
     else core.run_operation(v_path, o.name, p)

@@ -19,10 +19,24 @@ comment on function core.api_key_id is 'The API key of this request; null for a 
 create function core.impersonator(out id bigint, out email text) language sql stable
   return (
     nullif(current_setting('app.impersonator_id', true), '')::bigint,
-    nullif(current_setting('app.impersonator_email', true), '')
+    case when current_setting('app.impersonator_id', true) <> ''
+      then nullif(current_setting('app.impersonator_email', true), '') end
   );
 comment on function core.impersonator is
   'The operator who impersonates the user of this request; nulls without impersonation.';
+
+create function core.context_value(p_name text) returns text language sql stable
+  return nullif(nullif(current_setting('app.context', true), '')::jsonb ->> p_name, '');
+comment on function core.context_value is
+  'A value of the context of this request that few operations need: request_id, traceparent, ip or user_agent. Null '
+  'outside of a request.';
+
+create function core.client_context() returns jsonb language sql stable
+  return jsonb_build_object(
+    'ip', core.context_value('ip'),
+    'user_agent', core.context_value('user_agent'),
+    'request_id', core.context_value('request_id'));
+comment on function core.client_context is 'The client of this request: {ip, user_agent, request_id}.';
 
 create function core.teacher_id() returns bigint language sql stable
   return nullif(current_setting('app.teacher_id', true), '')::bigint;
@@ -47,25 +61,39 @@ create function core.permissions_except(p_permissions text[], p_without text[]) 
   return array(select unnest(p_permissions) except select unnest(p_without));
 comment on function core.permissions_except is 'The permissions without some of them.';
 
--- The next two functions read the session when they are called. A request without a session has no permissions, except
--- with an API key or for a calendar feed: core.admit stores those in the settings.
+-- The next functions read the session when they are called. A request without a session has no permissions, except with
+-- an API key or for a calendar feed: core.admit stores those in the settings. They are in PL/pgSQL, because Postgres
+-- before 18 plans the query of an SQL function in each transaction.
 create function core.permissions() returns text[]
-  language sql stable security definer set search_path = pg_catalog, pg_temp
-  return coalesce(
-    nullif(current_setting('app.permissions', true), '')::text[],
-    (select permissions from platform.session where id = core.session_id()),
-    '{}'
-  );
+  language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_session_id bigint := core.session_id();
+  v_permissions text[];
+begin
+  if v_session_id is null then
+    v_permissions := nullif(current_setting('app.permissions', true), '');
+  else
+    select permissions into v_permissions from platform.session where id = v_session_id;
+  end if;
+  return coalesce(v_permissions, '{}');
+end $$;
 comment on function core.permissions is 'The permissions of the user of this request.';
 
 create function core.whole_school_permissions() returns text[]
-  language sql stable security definer set search_path = pg_catalog, pg_temp
-  return coalesce(
-    nullif(current_setting('app.whole_school_permissions', true), '')::text[],
-    (select core.permissions_except(permissions, taught_permissions)
-      from platform.session where id = core.session_id()),
-    '{}'
-  );
+  language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_session_id bigint := core.session_id();
+  v_permissions text[];
+begin
+  if v_session_id is null then
+    v_permissions := nullif(current_setting('app.whole_school_permissions', true), '');
+  else
+    select core.permissions_except(permissions, taught_permissions) into v_permissions
+      from platform.session
+      where id = v_session_id;
+  end if;
+  return coalesce(v_permissions, '{}');
+end $$;
 comment on function core.whole_school_permissions is
   'The permissions that the user of this request has for the whole school: from a role other than teacher and student.';
 
@@ -73,8 +101,20 @@ create function core.has_permission(p_permission text) returns boolean language 
   return p_permission = any (core.permissions());
 comment on function core.has_permission is 'Whether the user of this request has a permission; false without a login.';
 
-create function core.has_permission_for_all(p_permission text) returns boolean language sql stable
-  return p_permission = any (core.whole_school_permissions());
+create function core.has_permission_for_all(p_permission text) returns boolean
+  language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_session_id bigint := core.session_id();
+  v_has boolean;
+begin
+  if v_session_id is null then
+    return p_permission = any (core.whole_school_permissions());
+  end if;
+  select p_permission = any (permissions) and not p_permission = any (taught_permissions) into v_has
+    from platform.session
+    where id = v_session_id;
+  return coalesce(v_has, false);
+end $$;
 comment on function core.has_permission_for_all is
   'Whether the user of this request has a permission for the whole school: from a role other than teacher and student.';
 
@@ -145,7 +185,8 @@ end $$;
 comment on function core.widen_scope is
   'Widens the scope to the whole school if p_if; returns the previous one. Callers must not reveal rows outside it.';
 
-create function core.restore_scope(p_scope text) returns void language sql as $$
-  select set_config('app.scope', p_scope, true);
-$$;
+create function core.restore_scope(p_scope text) returns void language plpgsql as $$
+begin
+  perform set_config('app.scope', p_scope, true);
+end $$;
 comment on function core.restore_scope is 'Restores the scope that core.widen_scope returned.';

@@ -21,6 +21,14 @@ create function core.is_reserved_subdomain(p_name text) returns boolean language
 comment on function core.is_reserved_subdomain is
   'Whether the name is reserved for hosts of the service. No school can have it, and such a host names no school.';
 
+create function core.without_reserved_subdomain(p_context jsonb) returns jsonb language sql immutable
+  return case
+    when core.is_reserved_subdomain(p_context ->> 'subdomain') then p_context - 'subdomain'
+    else p_context
+  end;
+comment on function core.without_reserved_subdomain is
+  'The context of a request without the subdomain of its host if that names no school.';
+
 create function core.resolve_tenant(p jsonb, p_context jsonb) returns bigint
   language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -50,14 +58,41 @@ comment on function core.resolve_tenant is
   'The school of a request without a session, from the body, the header X-Tenant-ID and the host. '
   'Raises validation_error without any, tenant_not_found, or tenant_mismatch if they differ.';
 
+create function core.check_session(p_session platform.session, p_access text, p_context jsonb) returns void
+  language plpgsql stable as $$
+begin
+  if p_session.user_id is null then
+    perform core.fail('invalid_token', 'The session has ended. Log in again.');
+  elsif p_session.impersonator_id is not null
+      and not ('admin' = any (p_session.roles) and coalesce((p_context ->> 'is_audited')::boolean, false)) then
+    -- The user is no longer an admin, or the request bypasses core.call_impersonated and would leave no audit entry.
+    perform core.fail('invalid_token', 'The session has ended. Log in again.');
+  end if;
+  if p_access = 'tenant' then
+    if p_session.tenant_id is null then
+      perform core.fail('forbidden', 'This needs a user of a school. You are logged in as an operator.');
+    end if;
+  elsif p_access = 'platform' and not (p_session.tenant_id is null and 'admin' = any (p_session.roles)) then
+    perform core.fail('forbidden', 'This needs a platform operator with the admin role.');
+  elsif p_access = 'analyst' and not (p_session.tenant_id is null and p_session.roles && '{admin,analyst}') then
+    perform core.fail('forbidden', 'This needs a platform operator.');
+  end if;
+end $$;
+comment on function core.check_session is
+  'Raises invalid_token if there is no session (all its fields are null) or an impersonation has ended or would not be '
+  'audited; forbidden if a session of its kind may not run operations with this access. Only for core.admit.';
+
 -- Refuses a request by the first of these checks that fails: session, school, permission, role, feature, setup,
 -- subscription. Every request pays for them. So each statement reads one row by its key, no condition contains a query,
--- and what most requests do not need is inside an `if` (decision 0001).
+-- and what most requests do not need is inside an `if` of its own, because each transaction prepares an expression as a
+-- whole, also the part that it then skips (decision 0001).
 -- Security definer, because request roles cannot read the schema platform.
 create function core.admit(p_operation text, p_session_id bigint, p jsonb, p_context jsonb,
-  out o core.operation, out tenant_id bigint, out scope text, out needs_person boolean)
+  out tenant_id bigint, out scope text, out needs_person boolean, out writes boolean, out permission text,
+  out record text, out content text)
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
+  o core.operation;
   -- The session. Without one, the school, user and rights that the request has instead.
   v_caller platform.session;
   v_tenant platform.tenant;
@@ -70,18 +105,19 @@ declare
   v_feed record;
   v_api_key record;
   v_api_key_description text := ''; -- empty without an API key
-  v_permissions text := '';
-  v_whole_school_permissions text := '';
 begin
   select * into o from core.operation where name = p_operation;
   if not found then
     raise exception 'There is no operation %.', p_operation;
   end if;
-  if p_context ? 'subdomain' and core.is_reserved_subdomain(p_context ->> 'subdomain') then
-    p_context := p_context - 'subdomain';
-  end if;
 
-  if o.access in ('any', 'tenant', 'platform', 'analyst', 'refresh') then
+  if o.access = 'tenant' and not p_context ? 'api_key' then
+    -- As nearly all requests.
+    select * into v_caller from platform.session where id = p_session_id and revoked_at is null and expires_at > now();
+    if v_caller.tenant_id is null or v_caller.impersonator_id is not null then
+      perform core.check_session(v_caller, o.access, p_context);
+    end if;
+  elsif o.access in ('any', 'tenant', 'platform', 'analyst', 'refresh') then
     if o.access = 'refresh' then
       select session_id into p_session_id from platform.refresh_token
         where hash = core.token_hash(p ->> 'refresh_token') and expires_at > now();
@@ -97,29 +133,12 @@ begin
       select * into v_api_key from core.api_key_caller(p_context -> 'api_key');
       v_caller := v_api_key.caller;
       v_api_key_description := v_api_key.description;
-      v_permissions := v_caller.permissions::text;
-      v_whole_school_permissions := core.permissions_except(v_caller.permissions, v_caller.taught_permissions)::text;
     else
       select * into v_caller
         from platform.session
         where id = p_session_id and revoked_at is null and expires_at > now();
     end if;
-    if v_caller.user_id is null then
-      perform core.fail('invalid_token', 'The session has ended. Log in again.');
-    elsif v_caller.impersonator_id is not null
-        and not ('admin' = any (v_caller.roles) and coalesce((p_context ->> 'is_audited')::boolean, false)) then
-      -- The user is no longer an admin, or the request bypasses core.call_impersonated and would leave no audit entry.
-      perform core.fail('invalid_token', 'The session has ended. Log in again.');
-    end if;
-    if o.access = 'tenant' then
-      if v_caller.tenant_id is null then
-        perform core.fail('forbidden', 'This needs a user of a school. You are logged in as an operator.');
-      end if;
-    elsif o.access = 'platform' and not (v_caller.tenant_id is null and 'admin' = any (v_caller.roles)) then
-      perform core.fail('forbidden', 'This needs a platform operator with the admin role.');
-    elsif o.access = 'analyst' and not (v_caller.tenant_id is null and v_caller.roles && '{admin,analyst}') then
-      perform core.fail('forbidden', 'This needs a platform operator.');
-    end if;
+    perform core.check_session(v_caller, o.access, p_context);
     if v_api_key_description <> '' then
       if o.needs_session then
         perform core.fail('forbidden', 'An API key cannot be used for this. Log in as a user.');
@@ -129,7 +148,7 @@ begin
     end if;
   elsif o.access = 'public' then
     if not coalesce((p ->> 'is_platform')::boolean, false) then
-      v_caller.tenant_id := core.resolve_tenant(p, p_context);
+      v_caller.tenant_id := core.resolve_tenant(p, core.without_reserved_subdomain(p_context));
     end if;
   elsif o.access = 'token' then
     select k.tenant_id, k.user_id into v_caller.tenant_id, v_caller.user_id from platform.one_time_token k
@@ -150,20 +169,24 @@ begin
     -- As in core.require_schema. The lock comes first, so that the row is not older than the lock.
     v_is_schema_locked := pg_try_advisory_xact_lock_shared(core.tenant_lock_key(tenant_id));
     select * into v_tenant from platform.tenant where id = tenant_id;
-    if o.access = 'picture' and v_tenant.status is distinct from 'active' then
-      perform core.fail('not_found', 'There is no such picture.');
-    end if;
-    if (p_context ->> 'tenant_id')::bigint <> tenant_id or p_context ->> 'subdomain' <> v_tenant.subdomain then
-      perform core.fail('tenant_mismatch', 'X-Tenant-ID or the host names another school than the credentials.');
-    end if;
-    if v_tenant.status is distinct from 'active' then
-      if v_tenant.status = 'suspended' then
-        perform core.fail('tenant_suspended', 'This school is suspended.');
+    if v_tenant.status is distinct from 'active' or not v_is_schema_locked
+        or v_tenant.schema_version < core.required_schema_version() or p_context ?| '{tenant_id,subdomain}' then
+      if o.access = 'picture' and v_tenant.status is distinct from 'active' then
+        perform core.fail('not_found', 'There is no such picture.');
       end if;
-      perform core.fail('invalid_token', 'This school is closed.');
-    end if;
-    if not v_is_schema_locked or v_tenant.schema_version < core.required_schema_version() then
-      perform core.refuse_migrating_school(tenant_id, v_is_schema_locked);
+      if (p_context ->> 'tenant_id')::bigint <> tenant_id
+          or core.without_reserved_subdomain(p_context) ->> 'subdomain' <> v_tenant.subdomain then
+        perform core.fail('tenant_mismatch', 'X-Tenant-ID or the host names another school than the credentials.');
+      end if;
+      if v_tenant.status is distinct from 'active' then
+        if v_tenant.status = 'suspended' then
+          perform core.fail('tenant_suspended', 'This school is suspended.');
+        end if;
+        perform core.fail('invalid_token', 'This school is closed.');
+      end if;
+      if not v_is_schema_locked or v_tenant.schema_version < core.required_schema_version() then
+        perform core.refuse_migrating_school(tenant_id, v_is_schema_locked);
+      end if;
     end if;
 
     if o.access = 'feed' then
@@ -178,11 +201,9 @@ begin
       v_caller.taught_permissions := (v_feed.rights).taught_permissions;
       v_caller.roles := (v_feed.rights).roles;
       v_caller.student_id := (v_feed.rights).student_id;
-      v_permissions := v_caller.permissions::text;
-      v_whole_school_permissions := core.permissions_except(v_caller.permissions, v_caller.taught_permissions)::text;
       if v_feed.kind in ('class', 'teacher') then
-        select permission, allows_own_rows into o.permission, o.allows_own_rows
-          from core.operation where name = 'schedule_feeds_create';
+        select c.permission, c.allows_own_rows into o.permission, o.allows_own_rows
+          from core.operation c where c.name = 'schedule_feeds_create';
       end if;
     end if;
 
@@ -195,40 +216,51 @@ begin
         perform core.fail('forbidden', format('This needs the permission %s.', o.permission));
       end if;
     end if;
-    if o.role is not null and not coalesce(o.role = any (v_caller.roles), false) then
-      perform core.fail('forbidden', format('This needs the role %s.', o.role));
-    end if;
-    if o.feature is not null then
-      select features into v_plan_features from platform.plan where id = v_tenant.plan_id;
-      if not core.is_feature_enabled(o.feature, v_plan_features, v_tenant.feature_flags) then
-        perform core.fail('feature_disabled', format('The feature %s is not enabled for this school.', o.feature));
+    if o.has_further_checks then
+      if o.role is not null and not coalesce(o.role = any (v_caller.roles), false) then
+        perform core.fail('forbidden', format('This needs the role %s.', o.role));
       end if;
-    end if;
-    if o.needs_setup and not v_tenant.is_setup_complete then
-      perform core.fail('setup_incomplete', 'Complete the setup of the school first.');
-    end if;
-    if o.needs_subscription or (o.writes and o.access = 'tenant' and not o.works_when_cancelled) then
-      select c.status into v_subscription_status from core.current_subscription c where c.tenant_id = v_tenant.id;
-      if o.needs_subscription and not coalesce(v_subscription_status in ('trialing', 'active'), false) then
-        perform core.fail('subscription_inactive', 'This needs an active subscription.');
-      elsif v_subscription_status = 'cancelled' then
-        perform core.fail('subscription_inactive',
-          'The subscription of the school is cancelled. Its data can only be read until it has a plan again.');
+      if o.feature is not null then
+        select features into v_plan_features from platform.plan where id = v_tenant.plan_id;
+        if not core.is_feature_enabled(o.feature, v_plan_features, v_tenant.feature_flags) then
+          perform core.fail('feature_disabled', format('The feature %s is not enabled for this school.', o.feature));
+        end if;
+      end if;
+      if o.needs_setup and not v_tenant.is_setup_complete then
+        perform core.fail('setup_incomplete', 'Complete the setup of the school first.');
+      end if;
+      if o.needs_subscription or (o.writes and o.access = 'tenant' and not o.works_when_cancelled) then
+        select c.status into v_subscription_status from core.current_subscription c where c.tenant_id = v_tenant.id;
+        if o.needs_subscription and not coalesce(v_subscription_status in ('trialing', 'active'), false) then
+          perform core.fail('subscription_inactive', 'This needs an active subscription.');
+        elsif v_subscription_status = 'cancelled' then
+          perform core.fail('subscription_inactive',
+            'The subscription of the school is cancelled. Its data can only be read until it has a plan again.');
+        end if;
       end if;
     end if;
   end if;
 
-  v_relevant := case when o.permission is null then v_caller.permissions else array[o.permission] end;
   -- All rows of the school, unless the permission (or, if none is needed, every permission) comes only from the roles
   -- student and teacher. Requests without a session see all rows, because they have to look up their user.
-  scope := case
-    when tenant_id is null or o.access in ('public', 'token', 'picture') then 'all'
-    when v_lacks_permission and v_is_open and o.open_to = 'staff' then 'all'
-    when v_lacks_permission or v_relevant <@ v_caller.own_permissions then 'own'
-    when v_relevant <@ v_caller.taught_permissions then 'taught'
-    else 'all'
-  end;
-  needs_person := v_lacks_permission and v_is_open is not true;
+  scope := 'all';
+  needs_person := false;
+  if v_lacks_permission or v_caller.permissions = '{}' or v_caller.own_permissions <> '{}'
+      or v_caller.taught_permissions <> '{}' then
+    v_relevant := case when o.permission is null then v_caller.permissions else array[o.permission] end;
+    scope := case
+      when tenant_id is null or o.access in ('public', 'token', 'picture') then 'all'
+      when v_lacks_permission and v_is_open and o.open_to = 'staff' then 'all'
+      when v_lacks_permission or v_relevant <@ v_caller.own_permissions then 'own'
+      when v_relevant <@ v_caller.taught_permissions then 'taught'
+      else 'all'
+    end;
+    needs_person := v_lacks_permission and v_is_open is not true;
+  end if;
+  writes := o.writes;
+  permission := o.permission;
+  record := o.record;
+  content := o.content;
 
   perform
     set_config('app.tenant_id', coalesce(tenant_id::text, ''), true),
@@ -236,26 +268,30 @@ begin
     set_config('app.session_id', coalesce(v_caller.id::text, ''), true),
     set_config('app.student_id', coalesce(v_caller.student_id::text, ''), true),
     set_config('app.scope', scope, true),
-    -- The permissions of a session are read when an operation asks for them, which few do (core.permissions).
-    set_config('app.permissions', v_permissions, true),
-    set_config('app.whole_school_permissions', v_whole_school_permissions, true),
     -- A request never counts as system work, to which row policies show all rows (core.enter_tenant).
     set_config('app.is_system', '', true),
     set_config('app.api_key', v_api_key_description, true),
     set_config('app.actor_email', coalesce(v_caller.email, ''), true),
     set_config('app.impersonator_id', coalesce(v_caller.impersonator_id::text, ''), true),
-    set_config('app.impersonator_email', coalesce(v_caller.impersonator_email, ''), true),
     set_config('app.time_zone', coalesce(v_tenant.time_zone, 'UTC'), true),
-    set_config('app.request_id', coalesce(p_context ->> 'request_id', ''), true),
-    set_config('app.traceparent', coalesce(p_context ->> 'traceparent', ''), true),
-    set_config('app.ip', coalesce(p_context ->> 'ip', ''), true),
-    set_config('app.user_agent', coalesce(p_context ->> 'user_agent', ''), true),
     set_config('app.picture_key', coalesce(p_context ->> 'picture_key', ''), true),
-    set_config('app.audited', '', true);
+    -- The rest, which few operations read (core.context_value).
+    set_config('app.context', p_context::text, true);
+  -- Read only with an impersonator, and only without a session: core.impersonator, core.permissions.
+  if v_caller.impersonator_id is not null then
+    perform set_config('app.impersonator_email', v_caller.impersonator_email, true);
+  end if;
+  if v_caller.id is null then
+    perform
+      set_config('app.permissions', coalesce(v_caller.permissions::text, ''), true),
+      set_config('app.whole_school_permissions', coalesce(
+        core.permissions_except(v_caller.permissions, v_caller.taught_permissions)::text, ''), true);
+  end if;
 end $$;
 comment on function core.admit is
-  'Admits or refuses a request. Sets the settings app.* of its transaction. Returns the operation, the school (null '
-  'for the platform), the scope, and whether the user must be a teacher or a student.';
+  'Admits or refuses a request. Sets the settings app.* of its transaction. Returns the school (null for the '
+  'platform), the scope, whether the user must be a teacher or a student, and the columns of the operation that '
+  'core.call needs.';
 
 -- Runs one operation for one request, in its own transaction.
 --   p_session_id  the session in the verified access token; null without a token or with an API key
@@ -280,33 +316,39 @@ create function core.call(
   language plpgsql as $$
 declare
   v_admitted record := core.admit(p_operation, p_session_id, p, p_context);
-  o core.operation := v_admitted.o;
   v_search_path text := core.search_path_of(v_admitted.tenant_id);
+  v_operation core.operation;
   v_answer json;
 begin
+  if v_admitted.writes then
+    select * into v_operation from core.operation where name = p_operation;
+  end if;
   perform
     set_config('timezone', 'UTC', true),
     set_config('role', case when v_admitted.tenant_id is null then 'school_platform' else 'school_tenant' end, true),
-    case when not o.writes then set_config('transaction_read_only', 'on', true) end;
+    case when not v_admitted.writes then set_config('transaction_read_only', 'on', true) end;
   if v_admitted.scope <> 'all' then
     perform core.set_row_scope(
-      v_search_path, v_admitted.scope, case when v_admitted.needs_person then o.permission end);
+      v_search_path, v_admitted.scope, case when v_admitted.needs_person then v_admitted.permission end);
   end if;
 
-  if o.writes then
-    v_answer := core.run_write(v_search_path, o, p, p_context, p_content);
+  if v_admitted.writes then
+    v_answer := core.run_write(v_search_path, v_operation, p, p_context, p_content);
     id := substring(v_answer ->> 'id' from '^\d{1,18}$');
   elsif not coalesce((p_context ->> 'check_only')::boolean, false) then
     v_answer := core.run_operation(v_search_path, p_operation, p);
-    if o.content = 'gives'
-        and not coalesce(p_context -> 'known' ?| array['*', format('"%s"', v_answer ->> 'digest')], false) then
-      perform set_config('search_path', v_search_path, true);
-      content := core.file_content((v_answer ->> 'file_id')::bigint, p_context -> 'range');
+    if v_admitted.content = 'gives' then
+      if not coalesce(p_context -> 'known' ?| array['*', format('"%s"', v_answer ->> 'digest')], false) then
+        perform set_config('search_path', v_search_path, true);
+        content := core.file_content((v_answer ->> 'file_id')::bigint, p_context -> 'range');
+      end if;
     end if;
   end if;
   answer := v_answer;
-  if o.record is not null and (p_context ->> 'needs_version')::boolean then
-    version := core.version_of(o.record, v_answer);
+  if v_admitted.record is not null then
+    if (p_context ->> 'needs_version')::boolean then
+      version := core.version_of(v_admitted.record, v_answer);
+    end if;
   end if;
 end $$;
 comment on function core.call is
@@ -360,6 +402,9 @@ begin
     execute 'insert into file (content, content_type, name) values ($1, $2, $3) returning id' into v_file_id
       using p_content, p ->> 'content_type', p ->> 'file_name';
     p := p || jsonb_build_object('file_id', v_file_id);
+  end if;
+  if o.access in ('platform', 'analyst') then
+    perform set_config('app.audited', '', true);
   end if;
   v_answer := core.run_operation(p_search_path, o.name, p);
   perform core.queue_webhooks();

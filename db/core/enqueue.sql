@@ -111,7 +111,7 @@ create function core.enqueue_all(
     p_task text, p_payloads jsonb[], p_keys text[] default null, p_run_at timestamptz default null) returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  v_traceparent constant text := nullif(current_setting('app.traceparent', true), '');
+  v_traceparent constant text := core.context_value('traceparent');
   v_trace constant jsonb := case when v_traceparent is null then '{}' else
     jsonb_build_object('traceparent', v_traceparent) end;
 begin

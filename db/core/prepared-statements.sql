@@ -18,53 +18,60 @@ comment on function core.request is
 -- p_statement returns one json value, and reads its parameters p by core.request(). It must come from a definition,
 -- never from a request. `execute` takes no parameters inside a function, and literals would appear in the log of the
 -- server.
+-- Postgres plans even the smallest expression of a function again when the search path is another than the last time.
+-- So the path here is constant, and the expression that returns the statement to execute sets that of the school, as
+-- its last step.
 -- Only running a statement shows cheaply whether it exists: pg_prepared_statements copies the text of each, and a
 -- setting would be rolled back with the transaction, but the statement would stay. In a transaction that writes, an
 -- empty companion, `<name>_exists`, is run instead, because rows that a subtransaction locks and changes need a
 -- multixact. The companion is prepared last and deallocated first, so it never exists without its statement.
 create function core.run_prepared(p_statement text, p jsonb, p_name text default null) returns json
-  language plpgsql as $$
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-  v_name text := concat('school_', core.tenant_id(), '_', coalesce(p_name, md5(p_statement)));
-  v_outer_request text := current_setting('app.request', true);
+  v_search_path text := core.search_path_of(core.tenant_id());
+  v_name text := 'school_' || coalesce(current_setting('app.tenant_id', true), '') || '_'
+    || coalesce(p_name, md5(p_statement));
+  v_outer_request text := nullif(current_setting('app.request', true), '');
+  v_request text := set_config('app.request', p::text, true);
   v_answer json;
-  v_is_done boolean := false;
 begin
-  perform set_config('app.request', p::text, true);
   begin
-    if current_setting('transaction_read_only') = 'on' then
-      execute concat('execute ', v_name) into v_answer;
-      v_is_done := true;
-    else
-      execute concat('execute ', v_name, '_exists');
+    if v_outer_request is null and current_setting('transaction_read_only') = 'on' then
+      execute case when set_config('search_path', v_search_path, true) <> '' then 'execute ' || v_name end
+        into v_answer;
+      return v_answer;
     end if;
+    execute 'execute ' || v_name || '_exists';
   exception when invalid_sql_statement_name then
-    v_is_done := p_statement is null;
-    if not v_is_done then
-      perform core.prepare(v_name, p_statement);
+    if p_statement is not null then
+      perform core.prepare(v_search_path, v_name, p_statement);
     end if;
+    v_name := case when p_statement is not null then v_name end;
   end;
-  if not v_is_done then
-    execute concat('execute ', v_name) into v_answer;
+  if v_name is not null then
+    execute case when set_config('search_path', v_search_path, true) <> '' then 'execute ' || v_name end
+      into v_answer;
   end if;
   -- A statement can call a function that runs another one.
-  if v_outer_request <> '' then
-    perform set_config('app.request', v_outer_request, true);
+  if v_outer_request is not null then
+    v_request := set_config('app.request', v_outer_request, true);
   end if;
   return v_answer;
 end $$;
 comment on function core.run_prepared is
-  'Runs a statement that a definition assembled, with the parameters p, and returns its json value. Each connection '
-  'keeps its plan for each school. p_name identifies the statement if it is known before its text; without '
-  'p_statement, the result is null if the connection does not have it.';
+  'Runs a statement that a definition assembled, with the parameters p, at the current school, and returns its json '
+  'value. Each connection keeps its plan for each school. p_name identifies the statement if it is known before its '
+  'text; without p_statement, the result is null if the connection does not have it.';
 
-create function core.run_planned(p_statement text, p jsonb) returns json language plpgsql as $$
+create function core.run_planned(p_statement text, p jsonb) returns json
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
+  v_search_path text := core.search_path_of(core.tenant_id());
   v_outer_request text := current_setting('app.request', true);
+  v_request text := set_config('app.request', p::text, true);
   v_answer json;
 begin
-  perform set_config('app.request', p::text, true);
-  execute p_statement into v_answer;
+  execute case when set_config('search_path', v_search_path, true) <> '' then p_statement end into v_answer;
   perform set_config('app.request', v_outer_request, true);
   return v_answer;
 end $$;
@@ -74,21 +81,25 @@ comment on function core.run_planned is
 
 -- A canceled request can have left the statement without its companion. Its text is the same, since its name contains
 -- a hash of the text, or of everything that the text depends on.
-create function core.prepare(p_name text, p_statement text) returns void language plpgsql as $$
+create function core.prepare(p_search_path text, p_name text, p_statement text) returns void
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
   perform core.deallocate_unused();
   begin
+    perform set_config('search_path', p_search_path, true);
     execute format('prepare %I as %s', p_name, p_statement);
   exception when duplicate_prepared_statement then
     null;
   end;
+  perform set_config('search_path', 'pg_catalog, pg_temp', true);
   begin
     execute format('prepare %I as select', p_name || '_exists');
   exception when duplicate_prepared_statement then
     null;
   end;
 end $$;
-comment on function core.prepare is 'Prepares a statement of core.run_prepared and its companion.';
+comment on function core.prepare is
+  'Prepares a statement of core.run_prepared with the tables of this path, and its companion.';
 
 -- The counts of the previous call are in a setting of the session. If its transaction fails, older counts remain, and
 -- this call keeps more than it needs to.

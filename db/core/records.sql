@@ -166,26 +166,30 @@ comment on function core.record_page_query is
 -- parameters, with the values of those that are part of the text.
 create function core.record_page(
   p_record text, p jsonb, p_with_total boolean default true, p_source text default null
-) returns json language plpgsql as $$
+) returns json language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_record core.record;
   v_name text;
   v_query text;
   v_answer json;
 begin
-  select case when p ->> 'search' is null or core.is_search_prepared(r, p) then
-      md5(concat_ws(' ', r.name, r.xmin, p_with_total, p_source, (
-        select string_agg(case
-            when key = 'search' then concat('search', cardinality(core.search_patterns(value)))
-            when key = 'page' then concat('page', value::bigint = 1)
-            when key = 'pageSize' then concat('pageSize', greatest(value::integer, 100))
-            when key in ('sort', 'order', 'is_deleted', 'include_ended') or key = any (r.literal_filters)
-              then format('%s=%L', key, value)
-            else key
-          end, ' ')
-        from jsonb_each_text(p) where value is not null)))
-    end
+  select concat_ws(' ', r.name, r.xmin, (
+      select string_agg(
+        case
+          when key in ('sort', 'order', 'is_deleted', 'include_ended') or key = any (r.literal_filters)
+            then key || '=' || quote_literal(value)
+          else key
+        end, ' ')
+      from jsonb_each_text(p) where value is not null))
     into strict v_name from core.record r where r.name = p_record;
+  v_name := concat_ws(' ',
+    v_name, (p ->> 'page')::bigint = 1, greatest((p ->> 'pageSize')::integer, 100), p_with_total, p_source);
+  if p ->> 'search' is not null then
+    select * into strict v_record from core.record where name = p_record;
+    v_name := case when core.is_search_prepared(v_record, p)
+      then v_name || ' search' || cardinality(core.search_patterns(p ->> 'search')) end;
+  end if;
+  v_name := md5(v_name);
   if v_name is not null then
     v_answer := core.run_prepared(null, p, v_name);
     if v_answer is not null then
@@ -263,7 +267,7 @@ create function core.fail_missing(p_record text, p_id bigint) returns void langu
 comment on function core.fail_missing is 'Raises not_found for a record.';
 
 create function core.record_lock(p_record text, p_id bigint, p_with_deleted boolean default false) returns void
-  language plpgsql as $$
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_record core.record;
   v_found json;
@@ -307,7 +311,8 @@ comment on function core.is_restore is
   'Whether a request restores the record if it is deleted: it sets deleted_at to null, and nothing else except '
   'restore_fields.';
 
-create function core.record_insert(p_record text, p jsonb) returns bigint language plpgsql as $$
+create function core.record_insert(p_record text, p jsonb) returns bigint
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_record core.record;
   v_columns text;
@@ -380,7 +385,8 @@ end $$;
 comment on function core.require_unchanged is
   'Raises validation_error if a read-only field of a request differs from the record, which must be locked.';
 
-create function core.record_update(p_record text, p jsonb) returns bigint language plpgsql as $$
+create function core.record_update(p_record text, p jsonb) returns bigint
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_record core.record;
   v_alias text;

@@ -108,8 +108,8 @@ begin
     values (
       p_tenant_id, p_user_id, p_email,
       p_rights.permissions, p_rights.own_permissions, p_rights.taught_permissions, p_rights.roles, p_rights.student_id,
-      nullif(current_setting('app.ip', true), ''),
-      nullif(left(current_setting('app.user_agent', true), 200), ''),
+      core.context_value('ip'),
+      left(core.context_value('user_agent'), 200),
       now() + p_lifetime,
       p_impersonator.user_id, p_impersonator.email, p_impersonator.id,
       p_device_hash)
@@ -143,8 +143,8 @@ create function core.has_familiar_origin(p_user_id bigint) returns boolean
     where coalesce(tenant_id, 0) = coalesce(core.tenant_id(), 0)
       and user_id = p_user_id
       and impersonator_id is null
-      and coalesce(ip, '') = coalesce(current_setting('app.ip', true), '')
-      and core.program_name(user_agent) = core.program_name(left(current_setting('app.user_agent', true), 200))
+      and coalesce(ip, '') = coalesce(core.context_value('ip'), '')
+      and core.program_name(user_agent) = core.program_name(left(core.context_value('user_agent'), 200))
   );
 comment on function core.has_familiar_origin is
   'Whether a stored session of this user has the address and the program of this request. For clients that do not '
@@ -263,7 +263,7 @@ begin
     set
       expires_at = now() + core.session_lifetime(),
       last_used_at = now(),
-      ip = coalesce(nullif(current_setting('app.ip', true), ''), ip)
+      ip = coalesce(core.context_value('ip'), ip)
     where id = core.session_id();
   return json_build_object('refresh_token', core.refresh_token_new(core.session_id(), v_token.hash));
 end $$;
@@ -429,7 +429,7 @@ comment on function core.address_network is
   'An IPv4 address, or the IPv6 network of 56 bits of an address, which one customer of a provider has.';
 
 create function core.login_address() returns text language sql stable
-  return core.address_network(coalesce(current_setting('app.ip', true), ''));
+  return core.address_network(coalesce(core.context_value('ip'), ''));
 comment on function core.login_address is 'The address of this request, for login attempts.';
 
 create function core.login_throttle_key(p_login bytea, p_budget text) returns bytea language sql stable
@@ -522,13 +522,18 @@ $$;
 comment on function core.login_unlock is 'Deletes the failed attempts of an account, after its password was changed.';
 
 create function core.tenant_features() returns text[]
-  language sql stable security definer set search_path = pg_catalog, pg_temp
-  return coalesce((
-    select core.enabled_features(p.features, t.feature_flags)
+  language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_plan_features text[];
+  v_flags jsonb;
+begin
+  select p.features, t.feature_flags
+    into v_plan_features, v_flags
     from platform.tenant t
     join platform.plan p on p.id = t.plan_id
-    where t.id = core.tenant_id()
-  ), '{}');
+    where t.id = core.tenant_id();
+  return coalesce(core.enabled_features(v_plan_features, v_flags), '{}');
+end $$;
 comment on function core.tenant_features is 'The enabled features of this school.';
 
 create function core.tenant_size(p_tenant_id bigint, out students integer, out teachers integer, out classes integer)
@@ -558,11 +563,13 @@ end $$;
 comment on function core.recount_usage is 'Corrects school_usage of the current school.';
 
 create function core.tenant_usage(out students integer, out teachers integer, out classes integer)
-  language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select students, teachers, classes
-  from platform.tenant_usage
-  where tenant_id = core.tenant_id();
-$$;
+  language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  select u.students, u.teachers, u.classes
+    into students, teachers, classes
+    from platform.tenant_usage u
+    where u.tenant_id = core.tenant_id();
+end $$;
 comment on function core.tenant_usage is
   'The stored counts of this school: active students, active teachers and classes.';
 

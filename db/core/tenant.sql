@@ -37,7 +37,7 @@ comment on function core.tenant_lock_key is
   'The key of the advisory lock of a school: shared by each of its requests, exclusive while its schema is migrated.';
 
 create or replace function core.search_path_of(p_tenant_id bigint) returns text language sql immutable
-  return coalesce('tenant_' || p_tenant_id, 'platform') || ', public, pg_temp';
+  return coalesce('tenant_' || p_tenant_id::text, 'platform') || ', public, pg_temp';
 comment on function core.search_path_of is 'The search_path with the tables of a school; null: those of operators.';
 
 -- A function could have these settings in its head, and Postgres would restore them, but only a superuser may create

@@ -245,7 +245,7 @@ describe('over HTTP', () => {
       alter function api.payments_export(jsonb) rename to payments_export_page;
       create function api.payments_export(p jsonb) returns json language plpgsql stable as $$
       begin
-        perform pg_sleep(case p ->> 'search' when 'slow' then 20 else 0.03 end), pg_notify('page', current_setting('app.request_id'));
+        perform pg_sleep(case p ->> 'search' when 'slow' then 20 else 0.03 end), pg_notify('page', current_setting('app.context')::json ->> 'request_id');
         if p ->> 'search' = 'endless' then
           return json_build_object('rows', (select json_agg(json_build_array(repeat('x', 2000))) from generate_series(1, 1000)), 'next', '[1]'::json, 'date', current_date);
         end if;

@@ -49,7 +49,6 @@ const granted: Record<string, string[]> = {
     'readiness',
     'record_operation_times',
     'record_requests',
-    'search_path_of',
     'second_factor_reencrypt',
     'second_factor_secrets',
     'server_id',
@@ -117,6 +116,7 @@ const granted: Record<string, string[]> = {
   ],
   'school_platform and school_tenant and school_worker': ['lock_key'],
   'school_api and school_worker': ['analytics_age', 'queue'],
+  'school_api and school_platform and school_tenant': ['search_path_of'],
   school_platform: [
     'audit',
     'refuse_school_elsewhere',

@@ -220,3 +220,33 @@ test('a column that a migration changed is shown with its new type by the next r
   await service.database.query(`alter table ${other.schema}.grade alter column name type varchar(200)`);
   expect(await gradeNames(other)).toEqual(['Zed', 'Zoe', 'Zora']);
 });
+
+test('a get, a list and a dashboard call no SQL function but one, since Postgres before 18 plans those each time', async () => {
+  const connection = new shared.pg.Client({
+    connectionString: service.database.url,
+    options: '-c role=school_api -c track_functions=all',
+  });
+  await connection.connect();
+  const counts = async () => {
+    await connection.query('select pg_stat_force_next_flush()');
+    const rows = await service.database.query<{ name: string; calls: number }>(
+      `select s.schemaname || '.' || s.funcname as name, s.calls::integer from pg_stat_user_functions s
+       join pg_proc p on p.oid = s.funcid join pg_language l on l.oid = p.prolang where l.lanname = 'sql'`,
+    );
+    return new Map(rows.map(({ name, calls }) => [name, calls]));
+  };
+  try {
+    const requests = async () => {
+      await call(school, 'grades_get', { id: 1 }, connection);
+      await call(school, 'grades_list', { pageSize: 5 }, connection);
+      await call(school, 'dashboard_get', {}, connection);
+    };
+    await requests();
+    const before = await counts();
+    await requests();
+    const called = [...(await counts())].filter(([name, calls]) => calls > (before.get(name) ?? 0));
+    expect(called.map(([name]) => name)).toEqual(['core.enabled_features']);
+  } finally {
+    await connection.end();
+  }
+});

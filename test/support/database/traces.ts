@@ -89,7 +89,7 @@ async function addTraces(database: Queries, schemas: string[], extent: 'with boo
     create index on public.trace (request_id);
     create function public.leave_trace() returns trigger language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
     begin
-      insert into public.trace values (coalesce(current_setting('app.request_id', true), ''), tg_op || ' ' || tg_table_schema || '.' || tg_table_name);
+      insert into public.trace values (coalesce(core.context_value('request_id'), ''), tg_op || ' ' || tg_table_schema || '.' || tg_table_name);
       return null;
     end $$`);
   for (const { schema, name } of await tables(database, schemas)) {
