@@ -11,6 +11,21 @@ create function core.server_id() returns text
   return coalesce('node_' || (core.this_node()).id, 'home');
 comment on function core.server_id is 'The name of this server in the routers.';
 
+create function core.node_reachability() returns json
+  language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+    select coalesce(
+      json_object_agg(
+        name,
+        case when answered_at is not null or unreachable_since is not null then unreachable_since is null end
+        order by name),
+      '{}')
+    from platform.node
+    where not is_this and status <> 'joining'
+  $$;
+comment on function core.node_reachability is
+  'By the name of each node, whether it answered the last check of the worker; null before the first check. Security '
+  'definer, because nobody but the owner may read the addresses of the nodes.';
+
 -- PL/Proxy replaces its connection after an error, and passes on neither the constraint nor the column. So errors are
 -- returned as data, and the router raises them again.
 create function core.call_routed(p_operation text, p_session_id bigint, p jsonb, p_context jsonb, p_content bytea,

@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import { tableExists } from '../database/migrate.ts';
-import { readNodes } from '../database/nodes.ts';
-import { withOwner } from '../database/pool.ts';
+import { nodeTimeoutMs } from '../database/nodes.ts';
+import { withOwner, withOwnerInTime } from '../database/pool.ts';
 import type { Server } from '../database/school-server.ts';
 
 /** The name of the home among the servers. */
@@ -17,8 +17,11 @@ export const reasonOf = (error: unknown): string =>
 /** The nodes that have joined; none on a node and on a single server. */
 async function nodesOf(client: pg.Client): Promise<Server[]> {
   if (!(await tableExists(client, 'platform.node'))) return [];
-  const nodes = await readNodes(client);
-  return nodes.filter(({ status }) => status !== 'joining').map(({ name, url }) => ({ name, url }));
+  // Only these columns: the database may be waiting for the migration that adds others.
+  const { rows } = await client.query<Server>(
+    "select name, url from platform.node where not is_this and status <> 'joining' order by id",
+  );
+  return rows;
 }
 
 /**
@@ -48,6 +51,12 @@ export async function serverOfSchool(ownerUrl: string, id: string): Promise<Serv
   return server ?? { name: homeName, url: ownerUrl };
 }
 
+/** `work` on a server. @throws at once if a node is silent, for which `work` could wait forever */
+async function onServer<T>(server: Server, work: (server: Server) => Promise<T>): Promise<T> {
+  if (server.name !== homeName) await withOwnerInTime(server.url, nodeTimeoutMs, (client) => client.query('select'));
+  return work(server);
+}
+
 /** Runs `work` on all servers at the same time. A server that fails has an error and does not stop the others. */
 export const onEachServer = <T>(
   servers: readonly Server[],
@@ -55,7 +64,7 @@ export const onEachServer = <T>(
 ): Promise<OfServer<T>[]> =>
   Promise.all(
     servers.map((server) =>
-      work(server).then(
+      onServer(server, work).then(
         (result): OfServer<T> => ({ server, result }),
         (error: unknown): OfServer<T> => ({ server, error: reasonOf(error) }),
       ),

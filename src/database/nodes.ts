@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
 import { migrate } from './migrate.ts';
-import { withOwner } from './pool.ts';
+import { withOwner, withOwnerInTime } from './pool.ts';
 
 /** A node as the home knows it. */
 export interface Node {
@@ -12,6 +12,10 @@ export interface Node {
   schools: number;
   /** Schools whose creation on the node has not finished. */
   reserved: number;
+  /** When the node last answered the check of the worker. */
+  answeredAt: Date | null;
+  /** The first check since then that it did not answer; null if it answers. */
+  unreachableSince: Date | null;
 }
 
 /** A node, and whether it answers now. */
@@ -56,7 +60,8 @@ export const connectionString = (options: Record<string, string>): string =>
 const nodesSql = `
   select n.id::integer, n.name, n.url, n.status,
     count(t.id) filter (where not (t.status = 'deleted' and t.deleted_at is null))::integer as schools,
-    count(t.id) filter (where t.status = 'deleted' and t.deleted_at is null)::integer as reserved
+    count(t.id) filter (where t.status = 'deleted' and t.deleted_at is null)::integer as reserved,
+    n.answered_at as "answeredAt", n.unreachable_since as "unreachableSince"
   from platform.node n
   left join platform.tenant t on t.node_id = n.id
   where not n.is_this`;
@@ -72,15 +77,15 @@ export async function findNode(home: pg.ClientBase, name: string): Promise<Node>
   return node;
 }
 
-/** The URL of a server that may be down. */
-const connectInTime = (url: string) => `${url}${url.includes('?') ? '&' : '?'}connect_timeout=3`;
+/** How long a node that may be down has for its answer. */
+export const nodeTimeoutMs = 3_000;
 
 /** All nodes, and how far the home has copied their changes. */
 export async function nodeStates(home: pg.ClientBase): Promise<NodeState[]> {
   const nodes = await readNodes(home);
   return Promise.all(
     nodes.map(async ({ url, ...node }) => {
-      const lag = await withOwner(connectInTime(url), async (client) => {
+      const lag = await withOwnerInTime(url, nodeTimeoutMs, async (client) => {
         const { rows } = await client.query<{ bytes: string | null }>(
           `select pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn) as bytes
            from pg_replication_slots where slot_name = $1`,
@@ -89,6 +94,45 @@ export async function nodeStates(home: pg.ClientBase): Promise<NodeState[]> {
         return rows[0]?.bytes ?? null;
       }).catch(() => undefined);
       return { ...node, isReachable: lag !== undefined, lagBytes: lag == null ? null : Number(lag) };
+    }),
+  );
+}
+
+/** The result of a check of a node. */
+export interface NodeCheck {
+  name: string;
+  /** Why it did not answer; undefined if it did. */
+  error: string | undefined;
+  /** Whether the earlier check had the other result. The first one counts as a change only if the node is down. */
+  isChanged: boolean;
+}
+
+/** @throws if a node does not answer in time, or if another database does */
+export const requireAnswer = async ({ id, url }: Pick<Node, 'id' | 'url'>): Promise<void> => {
+  const { rows } = await withOwnerInTime(url, nodeTimeoutMs, (client) =>
+    client.query<{ server: string }>('select core.server_id() as server'),
+  );
+  if (rows[0]?.server !== `node_${String(id)}`) throw new Error('The database at its address is not this node.');
+};
+
+/** Asks all nodes that have joined whether they answer, and stores the result. */
+export async function checkNodes(home: pg.ClientBase): Promise<NodeCheck[]> {
+  const nodes = (await readNodes(home)).filter(({ status }) => status !== 'joining');
+  return Promise.all(
+    nodes.map(async (node) => {
+      const error = await requireAnswer(node).then(
+        () => undefined,
+        (cause: unknown) => (cause instanceof Error ? cause.message || String(cause) : String(cause)),
+      );
+      const answers = error === undefined;
+      await home.query(
+        `update platform.node
+         set answered_at = case when $2 then now() else answered_at end,
+           unreachable_since = case when not $2 then coalesce(unreachable_since, now()) end
+         where id = $1`,
+        [node.id, answers],
+      );
+      return { name: node.name, error, isChanged: answers === (node.unreachableSince !== null) };
     }),
   );
 }
@@ -433,7 +477,7 @@ export async function releaseReservations(home: pg.ClientBase, minutes: number):
   );
   const reservations: Reservation[] = [];
   for (const { id, subdomain, node, url, reserved_at } of rows) {
-    const isCreated = await withOwner(connectInTime(url), async (client) => {
+    const isCreated = await withOwnerInTime(url, nodeTimeoutMs, async (client) => {
       const found = await client.query('select from platform.tenant where id = $1', [id]);
       return found.rowCount === 1;
     }).catch(() => undefined);
