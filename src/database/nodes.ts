@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
 import { migrate } from './migrate.ts';
-import { withOwner, withOwnerInTime } from './pool.ts';
+import { answerTimeoutMs, withOwner, withOwnerInTime } from './pool.ts';
 
 /** A node as the home knows it. */
 export interface Node {
@@ -77,15 +77,12 @@ export async function findNode(home: pg.ClientBase, name: string): Promise<Node>
   return node;
 }
 
-/** How long a node that may be down has for its answer. */
-export const nodeTimeoutMs = 3_000;
-
 /** All nodes, and how far the home has copied their changes. */
 export async function nodeStates(home: pg.ClientBase): Promise<NodeState[]> {
   const nodes = await readNodes(home);
   return Promise.all(
     nodes.map(async ({ url, ...node }) => {
-      const lag = await withOwnerInTime(url, nodeTimeoutMs, async (client) => {
+      const lag = await withOwnerInTime(url, answerTimeoutMs, async (client) => {
         const { rows } = await client.query<{ bytes: string | null }>(
           `select pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn) as bytes
            from pg_replication_slots where slot_name = $1`,
@@ -108,8 +105,8 @@ export interface NodeCheck {
 }
 
 /** @throws if a node does not answer in time, or if another database does */
-export const requireAnswer = async ({ id, url }: Pick<Node, 'id' | 'url'>): Promise<void> => {
-  const { rows } = await withOwnerInTime(url, nodeTimeoutMs, (client) =>
+const requireNode = async ({ id, url }: Pick<Node, 'id' | 'url'>): Promise<void> => {
+  const { rows } = await withOwnerInTime(url, answerTimeoutMs, (client) =>
     client.query<{ server: string }>('select core.server_id() as server'),
   );
   if (rows[0]?.server !== `node_${String(id)}`) throw new Error('The database at its address is not this node.');
@@ -120,7 +117,7 @@ export async function checkNodes(home: pg.ClientBase): Promise<NodeCheck[]> {
   const nodes = (await readNodes(home)).filter(({ status }) => status !== 'joining');
   return Promise.all(
     nodes.map(async (node) => {
-      const error = await requireAnswer(node).then(
+      const error = await requireNode(node).then(
         () => undefined,
         (cause: unknown) => (cause instanceof Error ? cause.message || String(cause) : String(cause)),
       );
@@ -477,7 +474,7 @@ export async function releaseReservations(home: pg.ClientBase, minutes: number):
   );
   const reservations: Reservation[] = [];
   for (const { id, subdomain, node, url, reserved_at } of rows) {
-    const isCreated = await withOwnerInTime(url, nodeTimeoutMs, async (client) => {
+    const isCreated = await withOwnerInTime(url, answerTimeoutMs, async (client) => {
       const found = await client.query('select from platform.tenant where id = $1', [id]);
       return found.rowCount === 1;
     }).catch(() => undefined);

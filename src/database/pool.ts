@@ -111,6 +111,14 @@ export async function withOwnerInTime<T>(
   }
 }
 
+/** How long a server that may be down has for its answer. */
+export const answerTimeoutMs = 3_000;
+
+/** @throws if a server does not answer in time */
+export async function requireAnswer(ownerUrl: string): Promise<void> {
+  await withOwnerInTime(ownerUrl, answerTimeoutMs, (client) => client.query('select'));
+}
+
 /** Closes the connection of a client without waiting for the server. */
 export function destroySocket(client: pg.Client | undefined): void {
   (client as unknown as { connection?: { stream: { destroy(): void } } } | undefined)?.connection?.stream.destroy();

@@ -3,9 +3,7 @@ import type pg from 'pg';
 import { classify } from './errors.ts';
 import { readNodes, requireCopies, subscribeAndCopy, subscriptionOf as copiesOf, unsubscribe } from './nodes.ts';
 import { withOwner } from './pool.ts';
-
-/** The name of the home among the nodes. */
-export const homeName = 'home';
+import { homeName } from './servers.ts';
 
 /** A server that can hold a school. `id` is null for the home. */
 interface Server {

@@ -27,8 +27,7 @@ if (await isInstalled()) {
   if (files.length === 0 || files.some(isOfNodes))
     statuses.push(run('jest.config.js', ['--runInBand', ...others, ...files.filter(isOfNodes)]));
   const spread = files.filter((file) => !isOfNodes(file));
-  if (files.length === 0 || spread.length > 0)
-    statuses.push(run('spread.config.js', [...others, ...spread]));
+  if (files.length === 0 || spread.length > 0) statuses.push(run('spread.config.js', [...others, ...spread]));
   process.exitCode = Math.max(...statuses);
 } else {
   process.stdout.write(

@@ -88,7 +88,14 @@ describe('a node that does not answer', () => {
     try {
       const [first, second] = await check();
       expect([first?.unreachable_since, second?.unreachable_since]).toEqual([null, expect.any(String)]);
-      const [listed, status] = await Promise.all([command('node', 'list', '--json'), command('status', '--json')]);
+      const [listed, status, suspended, cancelled] = await Promise.all([
+        command('node', 'list', '--json'),
+        command('status', '--json'),
+        command('tenant', 'suspend', far.subdomain),
+        command('jobs', 'cancel', '1', '--node', 'node-2'),
+      ]);
+      expect(suspended).toMatchObject({ code: 1, stderr: expect.stringContaining('The node node-2 does not answer') });
+      expect(cancelled.code).toBe(1);
       expect(listed.code).toBe(1);
       expect((JSON.parse(listed.stdout) as { is_reachable: boolean }[]).map((node) => node.is_reachable)).toEqual([
         true,

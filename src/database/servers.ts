@@ -1,8 +1,7 @@
 import type pg from 'pg';
-import { tableExists } from '../database/migrate.ts';
-import { nodeTimeoutMs } from '../database/nodes.ts';
-import { withOwner, withOwnerInTime } from '../database/pool.ts';
-import type { Server } from '../database/school-server.ts';
+import { tableExists } from './migrate.ts';
+import { requireAnswer, withOwner } from './pool.ts';
+import type { Server } from './school-server.ts';
 
 /** The name of the home among the servers. */
 export const homeName = 'home';
@@ -28,8 +27,8 @@ async function nodesOf(client: pg.Client): Promise<Server[]> {
  * The servers on which a command works: the database of the command, then its nodes, or only the one of this name.
  * @throws for an unknown name
  */
-export async function readServers(ownerUrl: string, name?: string): Promise<Server[]> {
-  const servers = [{ name: homeName, url: ownerUrl }, ...(await withOwner(ownerUrl, nodesOf))];
+export async function readServers(ownerUrl: string, name?: string): Promise<[Server, ...Server[]]> {
+  const servers: [Server, ...Server[]] = [{ name: homeName, url: ownerUrl }, ...(await withOwner(ownerUrl, nodesOf))];
   if (name === undefined) return servers;
   const server = servers.find((each) => each.name === name);
   if (!server) throw new Error(`There is no node ${name}. Servers: ${servers.map((each) => each.name).join(', ')}.`);
@@ -48,12 +47,12 @@ export async function serverOfSchool(ownerUrl: string, id: string): Promise<Serv
     return rows[0]?.name;
   });
   const [server] = await readServers(ownerUrl, name ?? homeName);
-  return server ?? { name: homeName, url: ownerUrl };
+  return server;
 }
 
 /** `work` on a server. @throws at once if a node is silent, for which `work` could wait forever */
-async function onServer<T>(server: Server, work: (server: Server) => Promise<T>): Promise<T> {
-  if (server.name !== homeName) await withOwnerInTime(server.url, nodeTimeoutMs, (client) => client.query('select'));
+export async function onServer<T>(server: Server, work: (server: Server) => Promise<T>): Promise<T> {
+  if (server.name !== homeName) await requireAnswer(server.url);
   return work(server);
 }
 
