@@ -95,7 +95,7 @@ declare
     left join platform.tenant t on t.node_id = n.id and not (t.status = 'deleted' and t.deleted_at is not null)
     where case when p_name is null then n.status = 'active' else n.name = p_name and n.status <> 'joining' end
     group by n.id
-    order by count(t.id), n.id
+    order by n.unreachable_since is not null, count(t.id), n.id
     limit 1);
 begin
   if v_id is null and p_name is not null then
@@ -104,8 +104,8 @@ begin
   return v_id;
 end $$;
 comment on function core.node_of_new_school is
-  'The node of this name, or the active one with the fewest schools; null if there is none. Raises not_found for an '
-  'unknown name.';
+  'The node of this name, or the active one with the fewest schools, if possible one that answered the last check of '
+  'the worker; null if there is none. Raises not_found for an unknown name.';
 
 create function core.school_reserve(p jsonb, p_node_name text default null,
   out id bigint, out node_id bigint, out reserved_at timestamptz)

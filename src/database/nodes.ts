@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
 import { migrate } from './migrate.ts';
-import { answerTimeoutMs, withOwner, withOwnerInTime } from './pool.ts';
+import { answerTimeoutMs, requireAnswer, withOwner, withOwnerInTime } from './pool.ts';
 
 /** A node as the home knows it. */
 export interface Node {
@@ -357,29 +357,55 @@ export async function requireCopies(home: pg.ClientBase, nodeId: number): Promis
     throw new Error(`The home does not copy all tables of ${node.name} yet. Run: school node refresh ${node.name}`);
 }
 
+/** Runs `work` with a lock on what the home copies from these nodes. */
+async function withCopies<T>(
+  home: pg.ClientBase,
+  nodeIds: readonly number[],
+  mode: 'shared' | 'exclusive',
+  work: () => Promise<T>,
+): Promise<T> {
+  const suffix = mode === 'shared' ? '_shared' : '';
+  for (const id of nodeIds) await home.query(`select pg_advisory_lock${suffix}(core.lock_key('copies', $1))`, [id]);
+  try {
+    return await work();
+  } finally {
+    for (const id of nodeIds)
+      await home.query(`select pg_advisory_unlock${suffix}(core.lock_key('copies', $1))`, [id]).catch(() => undefined);
+  }
+}
+
+/** Runs `work` while the tables stay that the home copies from these nodes. `refreshCopies` waits for it. */
+export const whileCopiesStay = <T>(
+  home: pg.ClientBase,
+  nodeIds: readonly number[],
+  work: () => Promise<T>,
+): Promise<T> => withCopies(home, nodeIds, 'shared', work);
+
 /**
- * Lets the home copy the tables that a node has published since it joined.
+ * Lets the home copy the tables that a node has published since it joined. Waits while a school that moves from or to
+ * the node is closed, and for another call.
  * @returns the tables that are new
  */
-export async function refreshCopies(home: pg.Client, node: Pick<Node, 'id' | 'url'>): Promise<string[]> {
-  const name = subscriptionOf(node.id);
-  const missing = await missingCopies(home, node);
-  if (missing.length === 0) return [];
-  const { rows } = await home.query<{ name: string }>(
-    `select t.name from unnest($2::text[]) t (name)
-     where to_regclass(t.name) not in (
-       select r.srrelid from pg_subscription_rel r join pg_subscription s on s.oid = r.srsubid where s.subname = $1)`,
-    [name, missing],
-  );
-  // Rows from before the school moved to the node. The node has all that are still true.
-  for (const { name: table } of rows)
-    await home.query(`delete from ${table} where tenant_id in (select id from platform.tenant where node_id = $1)`, [
-      node.id,
-    ]);
-  await home.query(`alter subscription ${name} refresh publication with (copy_data = true)`);
-  await waitForTables(home, name, { timeoutMs: Infinity });
-  return missing;
-}
+export const refreshCopies = (home: pg.Client, node: Pick<Node, 'id' | 'url'>): Promise<string[]> =>
+  withCopies(home, [node.id], 'exclusive', async () => {
+    const name = subscriptionOf(node.id);
+    const missing = await missingCopies(home, node);
+    if (missing.length === 0) return [];
+    const { rows } = await home.query<{ name: string }>(
+      `select t.name from unnest($2::text[]) t (name)
+       where to_regclass(t.name) not in (
+         select r.srrelid from pg_subscription_rel r join pg_subscription s on s.oid = r.srsubid where s.subname = $1)`,
+      [name, missing],
+    );
+    // Rows from before the school moved to the node. The node has all that are still true.
+    for (const { name: table } of rows)
+      await home.query(`delete from ${table} where tenant_id in (select id from platform.tenant where node_id = $1)`, [
+        node.id,
+      ]);
+    await home.query(`alter subscription ${name} refresh publication with (copy_data = true)`);
+    await waitForTables(home, name, { timeoutMs: Infinity });
+    return missing;
+  });
 
 /** Gives a node no new schools, or gives it some again. */
 export async function setDraining(home: pg.Client, name: string, isDraining: boolean): Promise<void> {
@@ -413,11 +439,16 @@ export async function removeNode(home: pg.Client, name: string, isLost: boolean)
   await home.query('delete from platform.node where id = $1', [id]);
 }
 
+/** The connection ended, or the state of the transaction is unknown. A statement that was canceled was rolled back. */
+const isUncertain = (error: unknown) =>
+  !(error instanceof pg.DatabaseError) || /^(57P|08|40003$)/.test(error.code ?? '');
+
 /**
  * Creates a school where it belongs: at home, or on a node, with the id that the home reserves.
  * @param school  its fields, as the operation takes them
  * @param name  the node; undefined for the active one with the fewest schools, or the home if there is none
- * @throws for an unknown node
+ * @throws for an unknown node. If the node refuses or cannot be reached, this call leaves nothing; if it is not certain
+ *   whether the school was created, the message says so
  */
 export async function onNodeOfNewSchool<T>(
   home: pg.Client,
@@ -425,20 +456,30 @@ export async function onNodeOfNewSchool<T>(
   name: string | undefined,
   create: (server: pg.Client, reserved: { reserved_id?: number }) => Promise<T>,
 ): Promise<T> {
-  const { rows } = await home.query<{ id: number | null; url: string | null; reserved_at: string | null }>(
-    `select r.id::integer as id, n.url, r.reserved_at::text as reserved_at
+  const { rows } = await home.query<{
+    id: number | null;
+    node: string | null;
+    url: string | null;
+    reserved_at: string | null;
+  }>(
+    `select r.id::integer as id, n.name as node, n.url, r.reserved_at::text as reserved_at
      from core.school_reserve($1, $2) r
      left join platform.node n on n.id = r.node_id`,
     [JSON.stringify(school), name ?? null],
   );
-  const { id, url, reserved_at } = rows[0] ?? {};
+  const { id, node: nodeName, url, reserved_at } = rows[0] ?? {};
   // A school at home that exists has an id and no node: creating it again is refused.
   if (url == null || id == null) return create(home, {});
+  const release = () => home.query('select core.school_release($1, $2)', [id, reserved_at]);
+  await requireAnswer(url).catch(async (cause: unknown) => {
+    await release();
+    throw new Error(`The node ${nodeName ?? ''} does not answer. No school was created.`, { cause });
+  });
   try {
     return await withOwner(url, (node) => create(node, { reserved_id: id }));
   } catch (error) {
-    if (error instanceof pg.DatabaseError && !/^(57|08)/.test(error.code ?? '')) {
-      await home.query('select core.school_release($1, $2)', [id, reserved_at]);
+    if (!isUncertain(error)) {
+      await release();
       throw error;
     }
     throw new Error(

@@ -4,7 +4,7 @@ import type { System as SystemSchema } from '../../src/endpoints/platform-system
 import type { OutputOf } from '../support/client/output.ts';
 import { until } from '../support/client/until.ts';
 import { startProgram } from '../support/server/processes.ts';
-import { type School, serviceOfFile } from '../support/server/service.ts';
+import { type School, serviceOfFile, testPassword } from '../support/server/service.ts';
 import { schoolOn } from './schools.ts';
 import { signalServer, startServer, stopServer } from './servers.ts';
 import type { Servers } from './setup.ts';
@@ -22,7 +22,8 @@ afterAll(() => signalServer(server, 'SIGCONT'));
 const nodeStates = async () => (await service.operator.get<System>('/api/platform/system')).data.nodes;
 const detailOf = async ({ id }: School) =>
   (await service.operator.get<TenantDetail>(`/api/platform/tenants/${id}`)).data;
-const command = (...args: string[]) => startProgram('src/cli/main.ts', args, { DATABASE_URL: home }).ended;
+const command = (...args: string[]) =>
+  startProgram('src/cli/main.ts', args, { DATABASE_URL: home, ADMIN_PASSWORD: testPassword }).ended;
 
 /** Runs the check of the worker, and waits for its end. @returns the states of both nodes */
 async function check(): Promise<System['nodes']> {
@@ -61,6 +62,24 @@ describe('a node that does not answer', () => {
       expect((await check())[1]).toEqual(second);
       expect(await detailOf(far)).toMatchObject({ subdomain: far.subdomain, unreachable_since: since });
       expect((await detailOf(near)).unreachable_since).toBeNull();
+      // Otherwise the second of two schools would go to the other node, which has fewer then.
+      for (const added of [await service.school(), await service.school()])
+        expect((await detailOf(added)).unreachable_since).toBeNull();
+      const refused = await command(
+        'tenant',
+        'create',
+        'refused',
+        '--name',
+        'R',
+        '--plan',
+        '3',
+        '--contact-email',
+        'r@school.example',
+        '--node',
+        'node-2',
+      );
+      expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining('The node node-2 does not answer.') });
+      expect(await service.database.query("select from platform.tenant where subdomain = 'refused'")).toEqual([]);
       const metrics = await (await fetch(service.metricsUrl ?? '')).text();
       expect(metrics).toMatch(/^school_node_up\{node="node-1"\} 1$/m);
       expect(metrics).toMatch(/^school_node_up\{node="node-2"\} 0$/m);
