@@ -200,7 +200,7 @@ describe('an event of the platform', () => {
     await operator.put(`${path}/subscription`, { status: 'cancelled' });
     await operator.put(`${path}/subscription`, { status: 'trialing', current_period_end: '2099-01-01T00:00:00Z' });
     await hook.message('subscription.trial_started', at.id);
-    await service.database.query(
+    await at.database.query(
       "update platform.subscription set current_period_end = now() - interval '1 minute' where tenant_id = $1",
       [at.id],
     );

@@ -5,6 +5,8 @@ const { testMatch: _, ...shared } = base;
 /** Files that do not run with schools on nodes, each with its reason. */
 const exceptions = {
   'api/platform-system': 'the page describes one server, here the home, which has no school and two replicas',
+  'api/system-stream':
+    'the same, and it starts a second service, while the servers of a Jest worker have the databases of one',
 };
 
 /** The files of `--ci`: one for each way in which a request or a job finds its server. */
