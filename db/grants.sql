@@ -28,6 +28,7 @@ grant execute on function
   core.impersonation_note(bigint, text, bigint, text, jsonb),
   core.impersonators(bigint[]),
   core.is_copied(pg_lsn),
+  core.node_reachability(),
   core.prepare_at_home(text, bigint, jsonb, jsonb),
   core.queue(),
   core.server_id(),
@@ -122,6 +123,7 @@ grant select on core.current_subscription, platform.tenant, platform.plan, platf
   platform.usage_day, platform.subscription, platform.audit_log,
   platform.state_transition, platform.user_account, platform.file, platform.idempotency_key
   to school_platform;
+grant select (id, is_this, unreachable_since) on platform.node to school_platform;
 grant insert (name, subdomain, contact_email, plan_id, trial_ends_at, feature_flags, time_zone),
   update (name, subdomain, contact_email, plan_id, trial_ends_at, feature_flags, time_zone, is_impersonation_allowed,
     status, suspended_at, deleted_at, updated_at)
@@ -210,6 +212,7 @@ grant execute on function
   core.email_prepare(bigint, bigint, text, bigint),
   core.invoice_reminder_prepare(bigint, bigint, date),
   core.lock_key(text, bigint),
+  core.node_reachability(),
   core.notify_documents_expiring(bigint),
   core.operator_notice_prepare(bigint),
   core.purge_drop(bigint),

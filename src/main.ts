@@ -13,9 +13,11 @@ import {
 import { type Config, ConfigError, readConfig } from './process/config.ts';
 import { demo, type DemoLogin, findDemoLogins, loadDemo } from './process/demo.ts';
 import { lockDataDir, ensureDatabase, startEmbedded } from './database/embedded.ts';
-import { checkVersion, migrate } from './database/migrate.ts';
+import { checkVersion, isServed, migrate, type TenantResult } from './database/migrate.ts';
+import { migrateServers } from './database/migrate-servers.ts';
 import { createOperator } from './database/operator.ts';
 import { withOwner } from './database/pool.ts';
+import { readServers } from './database/servers.ts';
 import { type Part, startService } from './process/service.ts';
 
 const print = (text = '') => process.stdout.write(`${text}\n`);
@@ -51,11 +53,34 @@ async function openDatabase(config: Config): Promise<{ ownerUrl: string; locatio
   return { ownerUrl: server.url(databaseName), location: server.cluster };
 }
 
+/**
+ * Migrates the database, after its nodes if it is a home.
+ * @returns the schools that failed
+ * @throws if the home needs a migration that it cannot get, because a node was not migrated
+ */
+async function migrateAll(ownerUrl: string, dataDir: string | undefined): Promise<TenantResult[]> {
+  const servers = await readServers(ownerUrl);
+  const migrateOne = ({ url }: { url: string }) => migrate({ ownerUrl: url, dataDir, onWait: print });
+  if (servers.length === 1) return (await migrateOne(servers[0])).failed;
+  const { ofNodes, ofHome, behind } = await migrateServers(servers, migrateOne, { say: print });
+  if (!ofHome) {
+    await checkVersion(ownerUrl, dataDir);
+    if (!(await withOwner(ownerUrl, isServed)))
+      throw new Error(
+        `The home was not migrated, because its nodes come first, and these were not migrated: ${behind.join(', ')}. ` +
+          'Start again when they answer, or migrate only the home: npm run migrate -- --here',
+      );
+  }
+  const results = [...ofNodes.flatMap(({ result }) => result ?? []), ...(ofHome ? [ofHome] : [])];
+  if (results.some(({ functions }) => functions === 'installed')) print('Update each router: school router create');
+  return results.flatMap(({ failed }) => failed);
+}
+
 /** Migrates, creates the first operator, loads the demo. @returns the logins of the demo school that work */
 async function prepare(config: Config, ownerUrl: string): Promise<DemoLogin[]> {
   const dataDir = config.DATABASE_URL ? undefined : config.DATA_DIR;
   if (config.migrateOnStart) {
-    const { failed } = await migrate({ ownerUrl, dataDir, onWait: print });
+    const failed = await migrateAll(ownerUrl, dataDir);
     for (const { tenant, error } of failed)
       print(`School ${tenant} could not be migrated. Its requests get 503. Cause: ${error ?? ''}`);
   } else {

@@ -32,6 +32,8 @@ export interface TaskContext {
   pool: pg.Pool;
   /** The same, but never through a pooler, for locks and LISTEN. May be the same pool. */
   sessionPool: pg.Pool;
+  /** The address of the database for its owner, who alone may read the addresses of the nodes. */
+  ownerUrl: string;
   sendEmail: SendEmail;
   push: Push;
   webhooks: Webhooks;

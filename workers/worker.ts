@@ -6,6 +6,7 @@ import { traceIdOf, validTraceparent } from '../src/domain/tracing.ts';
 import type { TaskContext } from './task-context.ts';
 import { analytics } from './tasks/analytics.ts';
 import { analytics_schools } from './tasks/analytics_schools.ts';
+import { check_nodes } from './tasks/check_nodes.ts';
 import { clean_up } from './tasks/clean_up.ts';
 import { daily } from './tasks/daily.ts';
 import { daily_school } from './tasks/daily_school.ts';
@@ -35,6 +36,7 @@ const tasks = {
   analytics_schools,
   saved_questions,
   send_answer,
+  check_nodes,
 };
 
 /**
@@ -48,6 +50,7 @@ const crontab = `
 11 * * * * notify_daily ?max=3
 2,17,32,47 * * * * saved_questions ?fill=1d&max=3&jobKey=saved_questions&jobKeyMode=replace
 5,20,35,50 * * * * analytics ?fill=15m&max=3&jobKey=analytics&jobKeyMode=replace
+* * * * * check_nodes ?max=1&jobKey=check_nodes&jobKeyMode=replace
 `;
 
 /** The advisory lock that all running workers share; /api/health/ready checks whether somebody holds it. */

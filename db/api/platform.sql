@@ -56,7 +56,7 @@ select core.define_record('tenant', p_table => 'tenant', p_key => 't.id',
   p_equals => '{plan_id,status}',
   p_default_sort => 'created_at', p_default_order => 'desc',
   p_writable => '{name,subdomain,contact_email,plan_id,trial_ends_at,feature_flags,time_zone,is_impersonation_allowed}',
-  p_volatile_fields => '{stats,recent_audit_logs,subscription.status,subscription.grace_ends_at}',
+  p_volatile_fields => '{stats,recent_audit_logs,unreachable_since,subscription.status,subscription.grace_ends_at}',
   p_reader => 'tenant_detail');
 select core.define_sort('tenant', 'name', 'platform.search_normal(t.name)');
 select core.define_sort('tenant', 'subdomain', 't.subdomain');
@@ -159,10 +159,18 @@ comment on function api.platform_overview is
   'Totals, sign-ups of this month and of the last twelve months, the latest audit entries.';
 
 create function api.tenant_detail(p_id bigint) returns json language sql stable as $$
-  select (api.tenant_record(p_id)::jsonb || jsonb_build_object('recent_audit_logs',
+  select (api.tenant_record(p_id)::jsonb || jsonb_build_object(
+    'unreachable_since', (
+      select n.unreachable_since
+      from platform.tenant t
+      join platform.node n on n.id = t.node_id
+      where t.id = p_id and not n.is_this
+    ),
+    'recent_audit_logs',
     core.record_page('audit_log', jsonb_build_object('tenant_id', p_id, 'pageSize', 10), false) -> 'data'))::json;
 $$;
-comment on function api.tenant_detail is 'One school with its latest audit entries. Raises not_found.';
+comment on function api.tenant_detail is
+  'One school with its latest audit entries, and since when its node does not answer. Raises not_found.';
 
 create function api.tenant_check(p jsonb) returns void language plpgsql stable as $$
 begin

@@ -148,13 +148,15 @@ create function core.ended_operator_sessions(p_session_ids bigint[]) returns big
   select array(
     select unnest(p_session_ids)
     except
-    select id
-    from platform.session
-    where id = any (p_session_ids) and tenant_id is null and 'admin' = any (roles) and revoked_at is null
-      and expires_at > now());
+    select s.id
+    from platform.session s
+    -- The session of an operator whose row was deleted stays. On one server, that deletes the impersonation.
+    join platform.user_account u on u.id = s.user_id
+    where s.id = any (p_session_ids) and s.tenant_id is null and 'admin' = any (s.roles) and s.revoked_at is null
+      and s.expires_at > now());
 $$;
 comment on function core.ended_operator_sessions is
-  'Which of these are no longer sessions of operators with the role admin.';
+  'Which of these are no longer sessions of existing operators with the role admin.';
 
 create function core.end_operator_sessions(p_session_ids bigint[]) returns void
   language sql security definer set search_path = pg_catalog, pg_temp as $$

@@ -11,6 +11,21 @@ create function core.server_id() returns text
   return coalesce('node_' || (core.this_node()).id, 'home');
 comment on function core.server_id is 'The name of this server in the routers.';
 
+create function core.node_reachability() returns json
+  language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+    select coalesce(
+      json_object_agg(
+        name,
+        case when answered_at is not null or unreachable_since is not null then unreachable_since is null end
+        order by name),
+      '{}')
+    from platform.node
+    where not is_this and status <> 'joining'
+  $$;
+comment on function core.node_reachability is
+  'By the name of each node, whether it answered the last check of the worker; null before the first check. Security '
+  'definer, because nobody but the owner may read the addresses of the nodes.';
+
 -- PL/Proxy replaces its connection after an error, and passes on neither the constraint nor the column. So errors are
 -- returned as data, and the router raises them again.
 create function core.call_routed(p_operation text, p_session_id bigint, p jsonb, p_context jsonb, p_content bytea,
@@ -80,7 +95,7 @@ declare
     left join platform.tenant t on t.node_id = n.id and not (t.status = 'deleted' and t.deleted_at is not null)
     where case when p_name is null then n.status = 'active' else n.name = p_name and n.status <> 'joining' end
     group by n.id
-    order by count(t.id), n.id
+    order by n.unreachable_since is not null, count(t.id), n.id
     limit 1);
 begin
   if v_id is null and p_name is not null then
@@ -89,8 +104,8 @@ begin
   return v_id;
 end $$;
 comment on function core.node_of_new_school is
-  'The node of this name, or the active one with the fewest schools; null if there is none. Raises not_found for an '
-  'unknown name.';
+  'The node of this name, or the active one with the fewest schools, if possible one that answered the last check of '
+  'the worker; null if there is none. Raises not_found for an unknown name.';
 
 create function core.school_reserve(p jsonb, p_node_name text default null,
   out id bigint, out node_id bigint, out reserved_at timestamptz)

@@ -127,10 +127,26 @@ create function core.status(p_with_size boolean default true) returns json
             case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end, replay_lsn),
           'lag_seconds', round(extract(epoch from replay_lag))) order by application_name), '[]')
         from pg_stat_replication
+      ),
+      'nodes', (
+        select coalesce(json_agg(n order by n.name), '[]')
+        from (
+          select
+            n.name,
+            n.status,
+            -- Without reservations of schools (core.is_reserved).
+            count(t.id) filter (where not (t.status = 'deleted' and t.deleted_at is null)) as schools,
+            n.answered_at,
+            n.unreachable_since
+          from platform.node n
+          left join platform.tenant t on t.node_id = n.id
+          where not n.is_this
+          group by n.id
+        ) n
       ))
   $$;
 comment on function core.status is
   'The state of the installation: server, release, its schools by status and version, schools whose migration failed, '
   'messages of the last 7 days by channel, workers, queue, connections, the ten slowest operations of the last '
-  'hour, transactions of more than 30 seconds, replicas. Security definer, because operators may not read these '
-  'tables and views.';
+  'hour, transactions of more than 30 seconds, replicas, and the nodes of a home with the time since when they do not '
+  'answer. Security definer, because operators may not read these tables and views.';

@@ -125,6 +125,7 @@ comment on function core.remote_second_factor_reencrypt is 'core.second_factor_r
 -- The functions that the API calls besides core.call. Those of the home have the same signatures there.
 
 create function core.analytics_age() returns json language plproxy as $$ cluster core.server_name('home'); run on any; $$;
+create function core.node_reachability() returns json language plproxy as $$ cluster core.server_name('home'); run on any; $$;
 create function core.has_analysts() returns boolean language plproxy as $$ cluster core.server_name('home'); run on any; $$;
 create function core.queue() returns json language plproxy as $$ cluster core.server_name('home'); run on any; $$;
 create function core.ended_operator_sessions(p_session_ids bigint[]) returns bigint[]

@@ -6,7 +6,7 @@ import { formatMinute, withMigratedDatabase } from '../process/database-access.t
 import { exitCodes } from './exit-codes.ts';
 import type { Server } from '../database/school-server.ts';
 import { duration, type Format, print, table } from './output.ts';
-import { homeName, type OfServer, onEachServer, readServers } from './servers.ts';
+import { homeName, type OfServer, onEachServer, onServer, readServers } from '../database/servers.ts';
 
 /** The servers of a command: all of them, or the one that `--node` names. */
 const withServers = <T>(
@@ -19,7 +19,7 @@ const withServers = <T>(
 const withQueue = <T>(config: Config, node: string | undefined, work: (client: pg.Client) => Promise<T>): Promise<T> =>
   withMigratedDatabase(config, async (ownerUrl) => {
     const [server] = await readServers(ownerUrl, node ?? homeName);
-    return withOwner(server?.url ?? ownerUrl, work);
+    return onServer(server, ({ url }) => withOwner(url, work));
   });
 
 /** The results of all servers. A node that does not answer is a line on standard error. @throws if no server answers */

@@ -5,7 +5,7 @@ import { type Effect, type Finding, inspectMigration, newHistory, rules } from '
 import { type MigrationStatus, readMigrationStatus } from '../database/migration-status.ts';
 import { findTenant } from '../database/find-tenant.ts';
 import { describeRehearsal, migrate, type MigrateResult, type TenantResult } from '../database/migrate.ts';
-import { readNodes, refreshCopies } from '../database/nodes.ts';
+import { migrateServers } from '../database/migrate-servers.ts';
 import { withOwner } from '../database/pool.ts';
 import type { Server } from '../database/school-server.ts';
 import { fileNumber, tenantFolder } from '../database/tenant-migrations.ts';
@@ -14,7 +14,7 @@ import type { Config } from '../process/config.ts';
 import { formatMinute, withDatabase } from '../process/database-access.ts';
 import { exitCodes } from './exit-codes.ts';
 import { counted, type Format, print } from './output.ts';
-import { homeName, onEachServer, readServers, reasonOf, serverOfSchool } from './servers.ts';
+import { onEachServer, readServers, serverOfSchool } from '../database/servers.ts';
 
 const printJson = (value: unknown) => print(JSON.stringify(value));
 const embeddedDataDir = (config: Config) => (config.DATABASE_URL ? undefined : config.DATA_DIR);
@@ -113,47 +113,22 @@ async function optionsByServer(ownerUrl: string, options: UpOptions): Promise<(s
   return (server) => ({ ...options, skip: skip?.get(server), unskip: unskip?.get(server) });
 }
 
-/** Lets the home copy the tables that this release adds. @returns the nodes for which it failed */
-async function refreshNodes(
-  ownerUrl: string,
-  nodes: readonly Server[],
-  say: (line: string) => void,
-): Promise<string[]> {
-  const failed: string[] = [];
-  await withOwner(ownerUrl, async (home) => {
-    for (const node of await readNodes(home)) {
-      if (!nodes.some(({ name }) => name === node.name)) continue;
-      try {
-        const tables = await refreshCopies(home, node);
-        if (tables.length > 0) say(`home: copies from ${node.name}: ${tables.join(', ')}`);
-      } catch (error) {
-        failed.push(node.name);
-        say(`home: FAILED to copy from ${node.name}: ${reasonOf(error)}`);
-      }
-    }
-  });
-  return failed;
-}
-
-/** Migrates the nodes at the same time, then the home, whose changes they copy. */
-async function migrateServers(config: Config, ownerUrl: string, servers: Server[], options: UpOptions) {
+/** Migrates all servers, and prints one line per school. */
+async function migrateAll(config: Config, servers: [Server, ...Server[]], options: UpOptions) {
   const say = options.json ? () => undefined : print;
-  const [home, ...nodes] = servers as [Server, ...Server[]];
-  const optionsOf = await optionsByServer(ownerUrl, options);
-  const ofNodes = await onEachServer(nodes, ({ name, url }) =>
-    migrateServer(config, url, optionsOf(name), `${name}: `),
+  const optionsOf = await optionsByServer(servers[0].url, options);
+  const migrated = await migrateServers(
+    servers,
+    ({ name, url }) => migrateServer(config, url, optionsOf(name), `${name}: `),
+    { dryRun: options.dryRun, say },
   );
-  for (const { server, error } of ofNodes) if (error !== undefined) say(`${server.name}: FAILED: ${error}`);
-  const behind = ofNodes.filter(({ error, result }) => error !== undefined || result.isStopped);
-  if (behind.length > 0 && !options.dryRun) {
-    const names = behind.map(({ server }) => server.name).join(', ');
-    say(`home: not migrated, because it comes after its nodes. Repeat the command when this is repaired: ${names}`);
-    return { ofNodes, ofHome: undefined, notCopied: [] };
-  }
-  const ofHome = await migrateServer(config, home.url, optionsOf(homeName), 'home: ');
-  const notCopied = options.dryRun ? [] : await refreshNodes(ownerUrl, nodes, say);
-  if (!options.dryRun) say('Update each router: school router create');
-  return { ofNodes, ofHome, notCopied };
+  if (!migrated.ofHome)
+    say(
+      'home: not migrated, because it comes after its nodes. Repeat the command when this is repaired: ' +
+        migrated.behind.join(', '),
+    );
+  else if (!options.dryRun) say('Update each router: school router create');
+  return migrated;
 }
 
 /** The results of all servers as one. */
@@ -179,7 +154,7 @@ export async function migrateUp(config: Config, options: UpOptions): Promise<num
     const isOne = here === true || all.length === 1 || server !== undefined;
     const { ofNodes, ofHome, notCopied } = isOne
       ? { ofNodes: [], ofHome: await migrateServer(config, server?.url ?? ownerUrl, options, ''), notCopied: [] }
-      : await migrateServers(config, ownerUrl, all, options);
+      : await migrateAll(config, all, options);
     const done = [...ofNodes.flatMap(({ result }) => result ?? []), ...(ofHome ? [ofHome] : [])];
     const { tenants, failed, skipped, isStopped } = combine(done);
     const seconds = (performance.now() - start) / 1000;

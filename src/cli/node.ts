@@ -11,7 +11,7 @@ import {
 import { withOwner } from '../database/pool.ts';
 import { createRouter, removeRouter } from '../database/router.ts';
 import type { Config } from '../process/config.ts';
-import { withMigratedDatabase } from '../process/database-access.ts';
+import { formatMinute, withMigratedDatabase } from '../process/database-access.ts';
 import { exitCodes } from './exit-codes.ts';
 import { counted, type Format, print, table } from './output.ts';
 
@@ -78,9 +78,11 @@ export async function nodeList(config: Config, { json }: Format): Promise<number
   if (json) {
     print(
       JSON.stringify(
-        nodes.map(({ isReachable, lagBytes, ...node }) => ({
+        nodes.map(({ isReachable, lagBytes, answeredAt, unreachableSince, ...node }) => ({
           ...node,
           is_reachable: isReachable,
+          answered_at: answeredAt,
+          unreachable_since: unreachableSince,
           lag_bytes: lagBytes,
         })),
       ),
@@ -94,7 +96,9 @@ export async function nodeList(config: Config, { json }: Format): Promise<number
           node.status,
           node.schools,
           node.reserved,
-          node.isReachable ? 'yes' : 'no',
+          node.isReachable
+            ? 'yes'
+            : `no${node.unreachableSince ? `, since ${formatMinute(node.unreachableSince)}` : ''}`,
           node.lagBytes === null ? '-' : `${String(Math.ceil(node.lagBytes / 1024))} kB`,
         ]),
       ),

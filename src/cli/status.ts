@@ -5,7 +5,7 @@ import type { Config } from '../process/config.ts';
 import { formatMinute, withMigratedDatabase } from '../process/database-access.ts';
 import { exitCodes } from './exit-codes.ts';
 import { counted, duration, fields, type Format, table } from './output.ts';
-import { type OfServer, onEachServer, readServers } from './servers.ts';
+import { type OfServer, onEachServer, readServers } from '../database/servers.ts';
 
 interface Status {
   at: string;
@@ -25,6 +25,8 @@ interface Status {
   max_connections: number;
   long_transactions: { pid: number; name: string; state: string; seconds: number }[];
   replicas: { name: string; state: string; lag_bytes: number; lag_seconds: number | null }[];
+  /** At home: what the checks of the worker have found. */
+  nodes: { name: string; answered_at: string | null; unreachable_since: string | null }[];
 }
 
 const megabytes = (bytes: number) => `${String(Math.ceil(bytes / 1024 / 1024))} MB`;
@@ -116,18 +118,24 @@ const readStatus = (url: string): Promise<Status> =>
 function describeAll([home, ...nodes]: OfServer<Status>[], json: boolean | undefined): string {
   if (home?.error !== undefined) throw new Error(home.error);
   if (!home) return '';
+  const checkOf = (name: string) => home.result.nodes.find((node) => node.name === name);
+  const describeFailure = ({ server, error }: OfServer<Status>) => {
+    const since = checkOf(server.name)?.unreachable_since;
+    return `Does not answer${since ? ` since ${formatMinute(new Date(since))}` : ''}: ${error ?? ''}\n`;
+  };
   if (json) {
-    const ofNodes = nodes.map((node) => ({
-      name: node.server.name,
-      ...(node.error === undefined ? node.result : { error: node.error }),
-    }));
+    const ofNodes = nodes.map((node) => {
+      const { answered_at, unreachable_since } = checkOf(node.server.name) ?? {};
+      const result = node.error === undefined ? { ...node.result, nodes: undefined } : { error: node.error };
+      return { name: node.server.name, answered_at, unreachable_since, ...result };
+    });
     return `${JSON.stringify({ ...home.result, ...(nodes.length > 0 ? { nodes: ofNodes } : {}) })}\n`;
   }
   if (nodes.length === 0) return describe(home.result);
   return [home, ...nodes]
     .map(
       (each) =>
-        `== ${each.server.name} ==\n${each.error === undefined ? describe(each.result) : `Does not answer: ${each.error}\n`}`,
+        `== ${each.server.name} ==\n${each.error === undefined ? describe(each.result) : describeFailure(each)}`,
     )
     .join('\n');
 }

@@ -142,7 +142,7 @@ export async function pendingSharedMigrations(client: pg.Client): Promise<string
  * Whether the installed functions are those of this version, or serve it. They are those of this version while a later
  * one is still migrating the schools, and serve it afterwards.
  */
-async function isServed(client: pg.Client): Promise<boolean> {
+export async function isServed(client: pg.Client): Promise<boolean> {
   const { rows: functions } = await client.query<{ exists: boolean }>(
     "select to_regprocedure('core.served_fingerprints()') is not null as exists",
   );

@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
 import { migrate } from './migrate.ts';
-import { withOwner } from './pool.ts';
+import { answerTimeoutMs, requireAnswer, withOwner, withOwnerInTime } from './pool.ts';
 
 /** A node as the home knows it. */
 export interface Node {
@@ -12,6 +12,10 @@ export interface Node {
   schools: number;
   /** Schools whose creation on the node has not finished. */
   reserved: number;
+  /** When the node last answered the check of the worker. */
+  answeredAt: Date | null;
+  /** The first check since then that it did not answer; null if it answers. */
+  unreachableSince: Date | null;
 }
 
 /** A node, and whether it answers now. */
@@ -56,7 +60,8 @@ export const connectionString = (options: Record<string, string>): string =>
 const nodesSql = `
   select n.id::integer, n.name, n.url, n.status,
     count(t.id) filter (where not (t.status = 'deleted' and t.deleted_at is null))::integer as schools,
-    count(t.id) filter (where t.status = 'deleted' and t.deleted_at is null)::integer as reserved
+    count(t.id) filter (where t.status = 'deleted' and t.deleted_at is null)::integer as reserved,
+    n.answered_at as "answeredAt", n.unreachable_since as "unreachableSince"
   from platform.node n
   left join platform.tenant t on t.node_id = n.id
   where not n.is_this`;
@@ -72,15 +77,12 @@ export async function findNode(home: pg.ClientBase, name: string): Promise<Node>
   return node;
 }
 
-/** The URL of a server that may be down. */
-const connectInTime = (url: string) => `${url}${url.includes('?') ? '&' : '?'}connect_timeout=3`;
-
 /** All nodes, and how far the home has copied their changes. */
 export async function nodeStates(home: pg.ClientBase): Promise<NodeState[]> {
   const nodes = await readNodes(home);
   return Promise.all(
     nodes.map(async ({ url, ...node }) => {
-      const lag = await withOwner(connectInTime(url), async (client) => {
+      const lag = await withOwnerInTime(url, answerTimeoutMs, async (client) => {
         const { rows } = await client.query<{ bytes: string | null }>(
           `select pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn) as bytes
            from pg_replication_slots where slot_name = $1`,
@@ -89,6 +91,45 @@ export async function nodeStates(home: pg.ClientBase): Promise<NodeState[]> {
         return rows[0]?.bytes ?? null;
       }).catch(() => undefined);
       return { ...node, isReachable: lag !== undefined, lagBytes: lag == null ? null : Number(lag) };
+    }),
+  );
+}
+
+/** The result of a check of a node. */
+export interface NodeCheck {
+  name: string;
+  /** Why it did not answer; undefined if it did. */
+  error: string | undefined;
+  /** Whether the earlier check had the other result. The first one counts as a change only if the node is down. */
+  isChanged: boolean;
+}
+
+/** @throws if a node does not answer in time, or if another database does */
+const requireNode = async ({ id, url }: Pick<Node, 'id' | 'url'>): Promise<void> => {
+  const { rows } = await withOwnerInTime(url, answerTimeoutMs, (client) =>
+    client.query<{ server: string }>('select core.server_id() as server'),
+  );
+  if (rows[0]?.server !== `node_${String(id)}`) throw new Error('The database at its address is not this node.');
+};
+
+/** Asks all nodes that have joined whether they answer, and stores the result. */
+export async function checkNodes(home: pg.ClientBase): Promise<NodeCheck[]> {
+  const nodes = (await readNodes(home)).filter(({ status }) => status !== 'joining');
+  return Promise.all(
+    nodes.map(async (node) => {
+      const error = await requireNode(node).then(
+        () => undefined,
+        (cause: unknown) => (cause instanceof Error ? cause.message || String(cause) : String(cause)),
+      );
+      const answers = error === undefined;
+      await home.query(
+        `update platform.node
+         set answered_at = case when $2 then now() else answered_at end,
+           unreachable_since = case when not $2 then coalesce(unreachable_since, now()) end
+         where id = $1`,
+        [node.id, answers],
+      );
+      return { name: node.name, error, isChanged: answers === (node.unreachableSince !== null) };
     }),
   );
 }
@@ -316,29 +357,55 @@ export async function requireCopies(home: pg.ClientBase, nodeId: number): Promis
     throw new Error(`The home does not copy all tables of ${node.name} yet. Run: school node refresh ${node.name}`);
 }
 
+/** Runs `work` with a lock on what the home copies from these nodes. */
+async function withCopies<T>(
+  home: pg.ClientBase,
+  nodeIds: readonly number[],
+  mode: 'shared' | 'exclusive',
+  work: () => Promise<T>,
+): Promise<T> {
+  const suffix = mode === 'shared' ? '_shared' : '';
+  for (const id of nodeIds) await home.query(`select pg_advisory_lock${suffix}(core.lock_key('copies', $1))`, [id]);
+  try {
+    return await work();
+  } finally {
+    for (const id of nodeIds)
+      await home.query(`select pg_advisory_unlock${suffix}(core.lock_key('copies', $1))`, [id]).catch(() => undefined);
+  }
+}
+
+/** Runs `work` while the tables stay that the home copies from these nodes. `refreshCopies` waits for it. */
+export const whileCopiesStay = <T>(
+  home: pg.ClientBase,
+  nodeIds: readonly number[],
+  work: () => Promise<T>,
+): Promise<T> => withCopies(home, nodeIds, 'shared', work);
+
 /**
- * Lets the home copy the tables that a node has published since it joined.
+ * Lets the home copy the tables that a node has published since it joined. Waits while a school that moves from or to
+ * the node is closed, and for another call.
  * @returns the tables that are new
  */
-export async function refreshCopies(home: pg.Client, node: Pick<Node, 'id' | 'url'>): Promise<string[]> {
-  const name = subscriptionOf(node.id);
-  const missing = await missingCopies(home, node);
-  if (missing.length === 0) return [];
-  const { rows } = await home.query<{ name: string }>(
-    `select t.name from unnest($2::text[]) t (name)
-     where to_regclass(t.name) not in (
-       select r.srrelid from pg_subscription_rel r join pg_subscription s on s.oid = r.srsubid where s.subname = $1)`,
-    [name, missing],
-  );
-  // Rows from before the school moved to the node. The node has all that are still true.
-  for (const { name: table } of rows)
-    await home.query(`delete from ${table} where tenant_id in (select id from platform.tenant where node_id = $1)`, [
-      node.id,
-    ]);
-  await home.query(`alter subscription ${name} refresh publication with (copy_data = true)`);
-  await waitForTables(home, name, { timeoutMs: Infinity });
-  return missing;
-}
+export const refreshCopies = (home: pg.Client, node: Pick<Node, 'id' | 'url'>): Promise<string[]> =>
+  withCopies(home, [node.id], 'exclusive', async () => {
+    const name = subscriptionOf(node.id);
+    const missing = await missingCopies(home, node);
+    if (missing.length === 0) return [];
+    const { rows } = await home.query<{ name: string }>(
+      `select t.name from unnest($2::text[]) t (name)
+       where to_regclass(t.name) not in (
+         select r.srrelid from pg_subscription_rel r join pg_subscription s on s.oid = r.srsubid where s.subname = $1)`,
+      [name, missing],
+    );
+    // Rows from before the school moved to the node. The node has all that are still true.
+    for (const { name: table } of rows)
+      await home.query(`delete from ${table} where tenant_id in (select id from platform.tenant where node_id = $1)`, [
+        node.id,
+      ]);
+    await home.query(`alter subscription ${name} refresh publication with (copy_data = true)`);
+    await waitForTables(home, name, { timeoutMs: Infinity });
+    return missing;
+  });
 
 /** Gives a node no new schools, or gives it some again. */
 export async function setDraining(home: pg.Client, name: string, isDraining: boolean): Promise<void> {
@@ -372,11 +439,16 @@ export async function removeNode(home: pg.Client, name: string, isLost: boolean)
   await home.query('delete from platform.node where id = $1', [id]);
 }
 
+/** The connection ended, or the state of the transaction is unknown. A statement that was canceled was rolled back. */
+const isUncertain = (error: unknown) =>
+  !(error instanceof pg.DatabaseError) || /^(57P|08|40003$)/.test(error.code ?? '');
+
 /**
  * Creates a school where it belongs: at home, or on a node, with the id that the home reserves.
  * @param school  its fields, as the operation takes them
  * @param name  the node; undefined for the active one with the fewest schools, or the home if there is none
- * @throws for an unknown node
+ * @throws for an unknown node. If the node refuses or cannot be reached, this call leaves nothing; if it is not certain
+ *   whether the school was created, the message says so
  */
 export async function onNodeOfNewSchool<T>(
   home: pg.Client,
@@ -384,20 +456,30 @@ export async function onNodeOfNewSchool<T>(
   name: string | undefined,
   create: (server: pg.Client, reserved: { reserved_id?: number }) => Promise<T>,
 ): Promise<T> {
-  const { rows } = await home.query<{ id: number | null; url: string | null; reserved_at: string | null }>(
-    `select r.id::integer as id, n.url, r.reserved_at::text as reserved_at
+  const { rows } = await home.query<{
+    id: number | null;
+    node: string | null;
+    url: string | null;
+    reserved_at: string | null;
+  }>(
+    `select r.id::integer as id, n.name as node, n.url, r.reserved_at::text as reserved_at
      from core.school_reserve($1, $2) r
      left join platform.node n on n.id = r.node_id`,
     [JSON.stringify(school), name ?? null],
   );
-  const { id, url, reserved_at } = rows[0] ?? {};
+  const { id, node: nodeName, url, reserved_at } = rows[0] ?? {};
   // A school at home that exists has an id and no node: creating it again is refused.
   if (url == null || id == null) return create(home, {});
+  const release = () => home.query('select core.school_release($1, $2)', [id, reserved_at]);
+  await requireAnswer(url).catch(async (cause: unknown) => {
+    await release();
+    throw new Error(`The node ${nodeName ?? ''} does not answer. No school was created.`, { cause });
+  });
   try {
     return await withOwner(url, (node) => create(node, { reserved_id: id }));
   } catch (error) {
-    if (error instanceof pg.DatabaseError && !/^(57|08)/.test(error.code ?? '')) {
-      await home.query('select core.school_release($1, $2)', [id, reserved_at]);
+    if (!isUncertain(error)) {
+      await release();
       throw error;
     }
     throw new Error(
@@ -433,7 +515,7 @@ export async function releaseReservations(home: pg.ClientBase, minutes: number):
   );
   const reservations: Reservation[] = [];
   for (const { id, subdomain, node, url, reserved_at } of rows) {
-    const isCreated = await withOwner(connectInTime(url), async (client) => {
+    const isCreated = await withOwnerInTime(url, answerTimeoutMs, async (client) => {
       const found = await client.query('select from platform.tenant where id = $1', [id]);
       return found.rowCount === 1;
     }).catch(() => undefined);

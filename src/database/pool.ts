@@ -80,3 +80,46 @@ export async function withOwner<T>(ownerUrl: string, work: (client: pg.Client) =
     await client.end().catch(() => undefined);
   }
 }
+
+/**
+ * Like `withOwner`, for a server that may be silent: one that accepts connections and answers nothing, which would keep
+ * `withOwner` waiting forever.
+ * @param timeoutMs  for the connection, and for each statement
+ * @throws when the server does not answer in time
+ */
+export async function withOwnerInTime<T>(
+  ownerUrl: string,
+  timeoutMs: number,
+  work: (client: pg.Client) => Promise<T>,
+): Promise<T> {
+  const client = new pg.Client({
+    connectionString: ownerUrl,
+    application_name: 'school_owner',
+    connectionTimeoutMillis: timeoutMs,
+    query_timeout: timeoutMs,
+  });
+  client.on('error', () => undefined);
+  try {
+    await client.connect();
+    const result = await work(client);
+    await client.end();
+    return result;
+  } catch (error) {
+    // A silent server would not answer the end of the connection.
+    destroySocket(client);
+    throw error;
+  }
+}
+
+/** How long a server that may be down has for its answer. */
+export const answerTimeoutMs = 3_000;
+
+/** @throws if a server does not answer in time */
+export async function requireAnswer(ownerUrl: string): Promise<void> {
+  await withOwnerInTime(ownerUrl, answerTimeoutMs, (client) => client.query('select'));
+}
+
+/** Closes the connection of a client without waiting for the server. */
+export function destroySocket(client: pg.Client | undefined): void {
+  (client as unknown as { connection?: { stream: { destroy(): void } } } | undefined)?.connection?.stream.destroy();
+}

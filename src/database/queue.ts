@@ -26,25 +26,36 @@ export interface Facts {
   oldest_seconds: number;
 }
 
+/** What the metrics report about the database. */
+export interface QueueState {
+  queue: Queue;
+  facts: Facts;
+  nodes: NodeReachability;
+}
+
+/** Whether each node answered the last check of the worker, by name; null before the first check. */
+export type NodeReachability = Record<string, boolean | null>;
+
 export async function readQueue(client: pg.ClientBase): Promise<Queue> {
   const { rows } = await client.query<{ queue: Queue }>('select core.queue() as queue');
   return rows[0]?.queue ?? { worker: false, tasks: [] };
 }
 
 /**
- * Reads the queue and the age of the facts within a time limit. The database cancels the statement after half of that
+ * Reads the queue, the age of the facts and the state of the nodes within a time limit. The database cancels the statement after half of that
  * time; this function gives up after all of it, even when the connection hangs.
  * @throws when the database does not respond in time
  */
-export async function readQueueWithin(pool: pg.Pool, timeoutMs: number): Promise<{ queue: Queue; facts: Facts }> {
+export async function readQueueWithin(pool: pg.Pool, timeoutMs: number): Promise<QueueState> {
   let timer: NodeJS.Timeout | undefined;
   const timeout = new Promise<never>((_done, fail) => {
     timer = setTimeout(() => fail(new Error('The database did not respond in time.')), timeoutMs);
   });
   // Two statements in one message, so that `set local` also applies behind a connection pooler.
   const reading = pool.query(
-    `set local statement_timeout = ${String(timeoutMs / 2)}; select core.queue() as queue, core.analytics_age() as facts`,
-  ) as unknown as Promise<pg.QueryResult<{ queue: Queue; facts: Facts }>[]>;
+    `set local statement_timeout = ${String(timeoutMs / 2)}; select core.queue() as queue, core.analytics_age() as facts,
+       core.node_reachability() as nodes`,
+  ) as unknown as Promise<pg.QueryResult<QueueState>[]>;
   try {
     const answer = (await Promise.race([reading, timeout]))[1]?.rows[0];
     if (!answer) throw new Error('The database returned no queue.');

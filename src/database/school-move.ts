@@ -1,11 +1,16 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type pg from 'pg';
 import { classify } from './errors.ts';
-import { readNodes, requireCopies, subscribeAndCopy, subscriptionOf as copiesOf, unsubscribe } from './nodes.ts';
+import {
+  readNodes,
+  requireCopies,
+  subscribeAndCopy,
+  subscriptionOf as copiesOf,
+  unsubscribe,
+  whileCopiesStay,
+} from './nodes.ts';
 import { withOwner } from './pool.ts';
-
-/** The name of the home among the nodes. */
-export const homeName = 'home';
+import { homeName } from './servers.ts';
 
 /** A server that can hold a school. `id` is null for the home. */
 interface Server {
@@ -346,6 +351,18 @@ async function close(source: pg.Client, target: pg.Client, from: Server, to: Ser
   }
 }
 
+/** Repeats `attempt` while something is in the way. @returns its result */
+async function closeInTime<T>(attempt: () => Promise<T>): Promise<T> {
+  for (let count = 1; ; count++) {
+    try {
+      return await attempt();
+    } catch (error) {
+      if (!(error instanceof RetryError) || count === maxAttempts) throw error;
+      await pause(1_000);
+    }
+  }
+}
+
 /** Ends the replication of a school, also when a stopped command had only created a part of it. */
 async function endReplication(source: pg.Client, target: pg.Client, school: number): Promise<void> {
   // Without its slot, which may be gone already.
@@ -412,6 +429,7 @@ export async function moveSchool(
     if (!from) throw new Error(`The school is on ${targetName} already.`);
     if (aside && aside !== from) throw new Error(`The last move of the school is not confirmed.`);
     const isClosed = aside === from;
+    const nodeIds = [from, to].flatMap(({ id }) => id ?? []);
 
     return withOwner(from.url, (source) =>
       withOwner(to.url, async (target) => {
@@ -419,7 +437,7 @@ export async function moveSchool(
         let closedAt: number | undefined;
         if (!isClosed) {
           await checkVersions(source, target, school);
-          for (const { id } of [from, to]) if (id !== null) await requireCopies(home, id);
+          for (const id of nodeIds) await requireCopies(home, id);
           const name = subscriptionOf(school);
           const { rowCount: isSubscribed } = await target.query('select from pg_subscription where subname = $1', [
             name,
@@ -436,17 +454,17 @@ export async function moveSchool(
           });
           await analyze(target, school);
           await onStep('copied');
-          for (let attempt = 1; closedAt === undefined; attempt++) {
-            const start = performance.now();
-            try {
+          closedAt = await whileCopiesStay(home, nodeIds, async () => {
+            const start = await closeInTime(async () => {
+              // A release that was installed meanwhile may have added some.
+              for (const id of nodeIds) await requireCopies(home, id);
+              const attemptedAt = performance.now();
               await close(source, target, from, to, school);
-              closedAt = start;
-            } catch (error) {
-              if (!(error instanceof RetryError) || attempt === maxAttempts) throw error;
-              await pause(1_000);
-            }
-          }
-          await onStep('closed');
+              return attemptedAt;
+            });
+            await onStep('closed');
+            return start;
+          });
         }
         // Until it is open there, its requests wait on the target as they do on the source.
         await target.query('select pg_advisory_lock(core.tenant_lock_key($1))', [school]);

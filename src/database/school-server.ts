@@ -2,7 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type pg from 'pg';
 import { type Imported, importTenant, readArchiveHeader } from './archive.ts';
 import { findTenant, type NamedTenant } from './find-tenant.ts';
-import { withOwner } from './pool.ts';
+import { requireAnswer, withOwner } from './pool.ts';
 
 /** A server of the platform, from the home. */
 export interface Server {
@@ -20,6 +20,7 @@ const reason = (error: unknown) => (error instanceof Error ? error.message || St
 async function onNode<T>(name: string, url: string, work: (node: pg.Client) => Promise<T>): Promise<T> {
   const state = { isConnected: false };
   try {
+    await requireAnswer(url);
     return await withOwner(url, (node) => {
       state.isConnected = true;
       return work(node);

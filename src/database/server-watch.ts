@@ -1,6 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import pg from 'pg';
+import { destroySocket } from './pool.ts';
 import type { SchoolPool } from './school-pool.ts';
 
 /** How often each server is asked, and how long it may take to answer. */
@@ -66,9 +67,7 @@ export function watchServers({ urls, pool, logger }: ServerWatchOptions): () => 
         silences = 0;
       } catch (error) {
         // The socket is destroyed: a silent server would not answer the end of the connection.
-        (
-          client as unknown as { connection?: { stream: { destroy(): void } } } | undefined
-        )?.connection?.stream.destroy();
+        destroySocket(client);
         client = undefined;
         if (server === undefined || !isSilence(error)) silences = 0;
         else if (++silences === 1) continue;

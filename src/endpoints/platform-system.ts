@@ -20,8 +20,7 @@ export const System = z
       .object({ fingerprint: z.string(), installed_at: timestamp, schema_version: z.int() })
       .meta({ description: 'The installed functions, and the tenant migration that they need.' }),
     schools: z.array(z.object({ status: z.string(), schema_version: z.int(), schools: count })).meta({
-      description:
-        'Numbers of schools on this server. Those with an older `schema_version` than the release wait for a migration.',
+      description: 'On this server. Those with an older `schema_version` than the release wait for a migration.',
     }),
     delayed_schools: z
       .array(
@@ -38,7 +37,7 @@ export const System = z
     deliveries: z
       .array(z.object({ channel: z.string(), sent: count, pending: count, failed: count, dropped: count }))
       .meta({
-        description: 'Messages of the last 7 days by channel, as of the last refresh of the facts for analysts.',
+        description: 'Messages of the last 7 days, as of the last refresh of the facts for analysts.',
       }),
     workers: count,
     queue: z.object({
@@ -72,7 +71,7 @@ export const System = z
           max_ms: count,
         }),
       )
-      .meta({ description: 'The ten operations that took longest on average in the last hour.' }),
+      .meta({ description: 'The slowest on average in the last hour.' }),
     max_connections: count,
     long_transactions: z
       .array(z.object({ pid: z.int(), name: z.string(), state: z.string().nullable(), seconds: z.number() }))
@@ -85,6 +84,17 @@ export const System = z
         lag_seconds: z.number().nullable(),
       }),
     ),
+    nodes: z
+      .array(
+        z.object({
+          name: z.string(),
+          status: z.enum(['joining', 'active', 'draining']),
+          schools: count,
+          answered_at: timestamp.nullable(),
+          unreachable_since: timestamp.nullable(),
+        }),
+      )
+      .meta({ description: 'Other servers with schools.' }),
   })
   .meta({ id: 'System' });
 
@@ -112,7 +122,6 @@ export const platformSystem = resource('/platform', 'System', 'The state of the 
   'GET /system': {
     operation: 'platform_system',
     summary: 'Get the state of the installation',
-    description: 'Server, release, schools, workers, job queue, connections, long transactions and replicas.',
     answer: System,
   },
   'GET /system/stream': {

@@ -160,7 +160,10 @@ export const AuditLog = z
   })
   .meta({ id: 'AuditLog' });
 
-export const TenantDetail = Tenant.extend({ recent_audit_logs: z.array(AuditLog) }).meta({ id: 'TenantDetail' });
+export const TenantDetail = Tenant.extend({
+  unreachable_since: timestamp.nullable(),
+  recent_audit_logs: z.array(AuditLog),
+}).meta({ id: 'TenantDetail' });
 
 const PlanInput = z
   .strictObject({

@@ -6,7 +6,7 @@ import packageJson from '../../package.json' with { type: 'json' };
 import { refusalCounts } from '../concurrency/refusals.ts';
 import type { SchoolPool } from '../database/school-pool.ts';
 import type { ObserveDelivery } from '../../workers/task-context.ts';
-import { type Facts, type Queue, readQueueWithin } from '../database/queue.ts';
+import { type QueueState, readQueueWithin } from '../database/queue.ts';
 import { listen } from './listen.ts';
 
 /** The Prometheus metrics of one process, served on a separate port. */
@@ -87,8 +87,8 @@ function createEventMetrics(prom: Prometheus, registers: Registry[]) {
   };
 }
 
-/** The gauges of what the database reports. @returns a function that sets them; without a queue the database is down */
-function createQueueGauges(prom: Prometheus, registers: Registry[]): (queue: Queue | undefined, facts?: Facts) => void {
+/** The gauges of what the database reports. @returns a function that sets them; without a state the database is down */
+function createQueueGauges(prom: Prometheus, registers: Registry[]): (state?: QueueState) => void {
   const databaseUp = new prom.Gauge({
     name: 'school_database_up',
     help: 'Whether the database responded to this scrape in time.',
@@ -116,16 +116,24 @@ function createQueueGauges(prom: Prometheus, registers: Registry[]): (queue: Que
     help: 'Seconds since the facts of the least recently refreshed school were refreshed, the same from every process.',
     registers,
   });
-  return (queue, facts) => {
-    databaseUp.set(queue ? 1 : 0);
+  const nodeUp = new prom.Gauge({
+    name: 'school_node_up',
+    help: 'Whether a node answered the last check of the worker, the same from every process. None on a single server.',
+    labelNames: ['node'] as const,
+    registers,
+  });
+  return (state) => {
+    databaseUp.set(state ? 1 : 0);
     // Drop the values of the previous scrape.
-    for (const gauge of [jobs, oldestReady, workerAlive]) gauge.reset();
-    if (!queue) {
+    for (const gauge of [jobs, oldestReady, workerAlive, nodeUp]) gauge.reset();
+    if (!state) {
       workerAlive.remove();
       factsAge.remove();
       return;
     }
-    factsAge.set(facts?.oldest_seconds ?? 0);
+    const { queue, facts, nodes } = state;
+    for (const [node, answers] of Object.entries(nodes)) if (answers !== null) nodeUp.set({ node }, answers ? 1 : 0);
+    factsAge.set(facts.oldest_seconds);
     workerAlive.set(queue.worker ? 1 : 0);
     for (const each of queue.tasks) {
       for (const state of states) jobs.set({ task: each.task, state }, each[state]);
@@ -233,12 +241,12 @@ function queueReader(pool: pg.Pool, logger: Logger, setGauges: ReturnType<typeof
     read: () =>
       (reading ??= readQueueWithin(pool, databaseTimeoutMs)
         .then(
-          ({ queue, facts }) => {
-            setGauges(queue, facts);
+          (state) => {
+            setGauges(state);
             wasUp = true;
           },
           (error: unknown) => {
-            setGauges(undefined);
+            setGauges();
             if (wasUp) logger.warn({ cause: messageOf(error) }, 'The queue could not be read for /metrics.');
             wasUp = false;
           },

@@ -341,6 +341,7 @@ async function startJobWorker(
       {
         pool,
         sessionPool,
+        ownerUrl,
         sendEmail,
         push: pushSender,
         webhooks: webhookSender,

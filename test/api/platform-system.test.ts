@@ -24,6 +24,7 @@ describe('GET /api/platform/system', () => {
       workers: 1,
       long_transactions: [],
       replicas: [],
+      nodes: [],
     });
     expect(data.queue.tasks.map(({ task }) => task)).toContain('send_email');
     // The connection of this request is not counted.
@@ -69,7 +70,7 @@ describe('GET /api/platform/system', () => {
     await database.query('delete from platform.delayed_migration');
   });
 
-  test('counts only the schools of this server', async () => {
+  test('counts only the schools of this server, and those of each node', async () => {
     await database.query(
       `insert into platform.node (id, name, url, status) values (9, 'far', 'postgres://far/school', 'active')`,
     );
@@ -79,7 +80,11 @@ describe('GET /api/platform/system', () => {
       [school.id],
     );
     await database.query('update platform.tenant set schema_version = 0 where node_id = 9');
+    await database.query("update platform.node set answered_at = '2026-09-01T06:00:00Z'");
     const { data } = await operator.get<System>('/api/platform/system');
+    expect(data.nodes).toEqual([
+      { name: 'far', status: 'active', schools: 1, answered_at: '2026-09-01T06:00:00+00:00', unreachable_since: null },
+    ]);
     expect(await database.query('select * from core.check_schools_behind()')).toEqual([]);
     expect(data.schools).toEqual([{ status: 'active', schema_version: data.release.schema_version, schools: 1 }]);
     await database.query('delete from platform.tenant where node_id = 9');

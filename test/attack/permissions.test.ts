@@ -335,6 +335,7 @@ describe('read-only fields', () => {
     'tenant_count',
     'stats',
     'recent_audit_logs',
+    'unreachable_since',
     'last_login_at',
     'has_second_factor',
     'is_invited',

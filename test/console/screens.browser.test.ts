@@ -260,6 +260,44 @@ test('the system page is live, and says when it is not', async () => {
   expect(requests).toEqual([]);
 });
 
+test('the system page warns of a node that does not answer, and the page of a school that its server does not', async () => {
+  const { openTab } = await openSession();
+  const page = await openTab('/system');
+  await page.getByRole('heading', { name: 'Job queue' }).waitFor();
+  expect(await page.getByRole('heading', { name: 'Nodes' }).count()).toBe(0);
+  const [east] = await service.database.query<{ id: string }>(
+    `insert into platform.node (name, url, status, answered_at, unreachable_since) values
+       ('east', '', 'active', now() - interval '8 minutes', now() - interval '7 minutes'),
+       ('west', '', 'draining', now(), null)
+     returning id`,
+  );
+  await service.database.query(
+    `insert into platform.tenant (name, subdomain, plan_id, contact_email, node_id)
+     select 'Far School', 'far-school', plan_id, contact_email, $2 from platform.tenant where id = $1`,
+    [school.id, east?.id],
+  );
+  const [far] = await service.database.query<{ id: string }>(
+    `update platform.tenant set schema_version = 0 where subdomain = 'far-school' returning id`,
+  );
+  try {
+    await page.reload();
+    await page.getByText('The node east has not answered for 7 min: requests of its 1 school get 503.').waitFor();
+    const row = (name: string) => page.getByRole('table', { name: 'Nodes' }).getByRole('row', { name: `${name} ` });
+    expect((await row('east').innerText()).split('\t')).toEqual(['east', 'active', '1', 'not for 7 min']);
+    expect((await row('west').innerText()).split('\t')).toEqual(['west', 'draining', '0', 'yes']);
+    expect(await seriousIssues(page)).toEqual([]);
+    await page.goto(`/console/schools/${far?.id ?? ''}`);
+    await page.getByText('The server of this school has not answered since').waitFor();
+    await heading(page, 'Far School');
+    await page.goto(`/console/schools/${school.id}`);
+    await page.getByRole('heading', { name: 'Recent activity' }).waitFor();
+    expect(await page.getByText('The server of this school').count()).toBe(0);
+  } finally {
+    await service.database.query("delete from platform.tenant where subdomain = 'far-school'");
+    await service.database.query('delete from platform.node');
+  }
+});
+
 test('notification settings save channels, quiet hours and limits', async () => {
   const { openTab } = await openSession();
   const page = await openTab('/settings/notifications');

@@ -115,7 +115,7 @@ const granted: Record<string, string[]> = {
     'audit_api_key',
   ],
   'school_platform and school_tenant and school_worker': ['lock_key'],
-  'school_api and school_worker': ['analytics_age', 'queue'],
+  'school_api and school_worker': ['analytics_age', 'node_reachability', 'queue'],
   'school_api and school_platform and school_tenant': ['search_path_of'],
   school_platform: [
     'audit',
@@ -279,6 +279,7 @@ const grantedTables: Record<string, string[]> = {
     'school_platform SELECT',
     'school_platform UPDATE (answer, updated_at)',
   ],
+  'platform.node': ['school_platform SELECT (id, is_this, unreachable_since)'],
   'platform.notification_setting': [
     'school_platform SELECT',
     'school_platform UPDATE (in_app, push, email, sender_name, quiet_from, quiet_until, push_per_user_per_day, emails_per_user_per_day, updated_at)',

@@ -128,6 +128,39 @@ test('school doctor checks the schools of all servers, with one line for each, a
   });
 });
 
+test('school doctor --fix fixes the schools of all servers that answer', async () => {
+  const isForced = async (name: ServerName, { schema }: School) =>
+    (
+      await rows<{ is_forced: boolean }>(
+        name,
+        `select relforcerowsecurity as is_forced from pg_class where oid = '${schema}.student'::regclass`,
+      )
+    )[0]?.is_forced;
+  const damage = (name: ServerName, { schema }: School) =>
+    rows(name, `alter table ${schema}.student no force row level security`);
+  const places = [
+    ['node-1', east],
+    ['node-2', west],
+    ['home', atHome],
+  ] as const;
+  const states = () => Promise.all(places.map(([name, each]) => isForced(name, each)));
+  const fix = () => program('doctor', '--server', '--offline', '--fix');
+
+  await Promise.all(places.map(([name, each]) => damage(name, each)));
+  const { stdout } = await fix();
+  for (const [name, { id }] of places)
+    expect(stdout).toMatch(new RegExp(`^${name}: error: School ${id}: the row security student .* \\(fixed\\)$`, 'm'));
+  expect(await states()).toEqual([true, true, true]);
+
+  await Promise.all(places.map(([name, each]) => damage(name, each)));
+  await withoutSecondNode(async () => {
+    expect(await fix()).toMatchObject({ code: 1, stdout: expect.stringContaining('node-2: could not be checked:') });
+  });
+  expect(await states()).toEqual([true, false, true]);
+  await fix();
+  expect(await states()).toEqual([true, true, true]);
+});
+
 test('school jobs counts the jobs of all servers, and retries and cancels those of one', async () => {
   const add = async (name: ServerName) => {
     const [job] = await rows<{ id: string }>(
@@ -164,21 +197,21 @@ test('school jobs counts the jobs of all servers, and retries and cancels those 
   expect(await command(0, 'jobs', 'failed')).toMatchObject({ total: 0 });
 });
 
+/** Takes back the last migration of a school. Each new tenant migration changes these two lines. */
+const outdate = (name: ServerName, { id, schema }: School) =>
+  rows(
+    name,
+    `begin;
+     alter table ${schema}.school drop column locale;
+     update platform.tenant set schema_version = 18 where id = ${id};
+     commit`,
+  );
+
 describe('school migrate', () => {
   interface Result {
     tenants: { tenant: string; applied: number; error?: string }[];
     nodes: (NamedResult & Result)[];
   }
-  /** Takes back the last migration of a school. Each new tenant migration changes these two lines. */
-  const outdate = (name: ServerName, { id, schema }: School) =>
-    rows(
-      name,
-      `begin;
-       alter table ${schema}.school drop column locale;
-       update platform.tenant set schema_version = 18 where id = ${id};
-       commit`,
-    );
-
   test('migrates the nodes, and not the home while a node is down', async () => {
     await outdate('node-1', east);
     await outdate('home', atHome);
@@ -206,6 +239,55 @@ describe('school migrate', () => {
     await outdate('node-1', east);
     expect(await command<Result>(0, 'migrate', 'up', '--tenant', east.subdomain)).toMatchObject({
       tenants: [{ tenant: String(east.id), applied: 1 }],
+    });
+  });
+});
+
+describe('a start at home with MIGRATE_ON_START', () => {
+  const start = () =>
+    startProgram('src/main.ts', ['--only', 'worker'], {
+      DATABASE_URL: home,
+      DATA_DIR: dataDir,
+      MIGRATE_ON_START: 'true',
+      DEMO: 'false',
+      WORKER_CONCURRENCY: '1',
+      WORKER_NODES: 'home',
+    });
+  const stop = async (started: Program) => {
+    started.kill('SIGTERM');
+    expect((await started.ended).code).toBe(0);
+  };
+  const versionOf = async (name: ServerName, { id }: School) =>
+    (
+      await rows<{ version: number }>(name, 'select schema_version as version from platform.tenant where id = $1', [id])
+    )[0]?.version;
+  /** Lets a server look as if an earlier release had migrated it. */
+  const age = (name: ServerName) => rows(name, "update platform.installation set fingerprint = 'an earlier one'");
+
+  test('migrates the nodes, then the home', async () => {
+    const current = await versionOf('home', atHome);
+    await outdate('node-1', east);
+    await outdate('home', atHome);
+    await Promise.all((['home', 'node-1', 'node-2'] as const).map(age));
+    const started = start();
+    await started.prints(/Update each router: school router create[^]*Worker ready/);
+    expect([await versionOf('node-1', east), await versionOf('home', atHome)]).toEqual([current, current]);
+    await stop(started);
+  });
+
+  test('starts while a node is down, unless the home needs a migration, which comes after that of the node', async () => {
+    await withoutSecondNode(async () => {
+      const started = start();
+      await started.prints(/node-2: FAILED[^]*Worker ready/);
+      await stop(started);
+      const [before] = await rows<{ fingerprint: string }>('home', 'select fingerprint from platform.installation');
+      await age('home');
+      const refused = await start().ended;
+      expect(refused).toMatchObject({
+        code: 1,
+        stderr: expect.stringContaining('its nodes come first, and these were not migrated: node-2'),
+      });
+      await rows('home', 'update platform.installation set fingerprint = $1', [before?.fingerprint]);
     });
   });
 });

@@ -1,4 +1,5 @@
 import { afterAll, describe, expect, test } from '@jest/globals';
+import { readNodes, refreshCopies } from '../../src/database/nodes.ts';
 import { confirmMove, moveSchool } from '../../src/database/school-move.ts';
 import { until } from '../support/client/until.ts';
 import { analystOf, askGraphql } from '../support/fixtures/analysts.ts';
@@ -215,4 +216,74 @@ test('a node that joined with an earlier release sends its facts after `node ref
   const next = await addClass(school, 'node-1');
   await classesArrive(school, [classId, next]);
   expect((await command('node', 'refresh', 'nowhere')).stderr).toContain('There is no node nowhere');
+});
+
+describe('a school that moves', () => {
+  const node = async (name: string) => {
+    const found = (await withOwner(home, readNodes)).find((each) => each.name === name);
+    if (!found) throw new Error(`There is no node ${name}.`);
+    return found;
+  };
+  const refresh = async (name: string) => {
+    const { id, url } = await node(name);
+    return withOwner(home, (client) => refreshCopies(client, { id, url }));
+  };
+
+  test('is not closed while the home does not copy a table that was added meanwhile, and moves when it does', async () => {
+    const school = await schoolOn(service, 'node-1');
+    const names = ['node-1', 'node-2'] as const;
+    for (const name of names) {
+      await rows(name, 'alter publication school_facts drop table mart.class');
+      const { id } = await node(name);
+      await withOwner(home, (client) => client.query(`alter subscription school_node_${id} refresh publication`));
+    }
+    let classId: number | undefined;
+    const move = () =>
+      withOwner(home, (client) =>
+        moveSchool(client, {
+          homeUrl: home,
+          school: school.id,
+          to: 'node-2',
+          async onStep(step) {
+            if (step !== 'copied' || classId !== undefined) return;
+            // As the migration of a release that adds the table.
+            for (const name of names) await rows(name, 'select core.define_publications()');
+            classId = await addClass(school, 'node-1');
+          },
+        }),
+      );
+    await expect(move()).rejects.toThrow('school node refresh node-1');
+    await school.admin.get('/api/classes');
+    for (const name of names) expect(await refresh(name)).toEqual(['mart.class']);
+    await move();
+    expect(await classesAtHome(school)).toEqual([classId]);
+    await withOwner(home, (client) => confirmMove(client, { homeUrl: home, school: school.id }));
+    const next = await addClass(school, 'node-2');
+    await classesArrive(school, [classId ?? 0, next]);
+  });
+
+  test('keeps `node refresh` waiting while it is closed', async () => {
+    const school = await schoolOn(service, 'node-1');
+    let isRefreshed = false;
+    let refreshing: Promise<unknown> | undefined;
+    await withOwner(home, (client) =>
+      moveSchool(client, {
+        homeUrl: home,
+        school: school.id,
+        to: 'node-2',
+        async onStep(step) {
+          if (step !== 'closed') return;
+          refreshing = refresh('node-2').then(() => (isRefreshed = true));
+          await until(async () => {
+            const waiting = await rows('home', "select from pg_locks where locktype = 'advisory' and not granted");
+            return waiting.length === 1 || undefined;
+          });
+          expect(isRefreshed).toBe(false);
+        },
+      }),
+    );
+    await refreshing;
+    expect(isRefreshed).toBe(true);
+    await withOwner(home, (client) => confirmMove(client, { homeUrl: home, school: school.id }));
+  });
 });

@@ -22,18 +22,12 @@ const files = args.filter((argument) => argument.startsWith('test/'));
 const isOfNodes = (file: string) => file.startsWith('test/nodes');
 const others = args.filter((argument) => !files.includes(argument));
 
-/** An operator cannot log in as an admin of a school on a node yet. */
-const withoutImpersonation = args.some((argument) => /^(-t|--testNamePattern)\b/.test(argument))
-  ? []
-  : ['--testNamePattern', '^(?!.*impersonat)'];
-
 if (await isInstalled()) {
   const statuses: number[] = [];
   if (files.length === 0 || files.some(isOfNodes))
     statuses.push(run('jest.config.js', ['--runInBand', ...others, ...files.filter(isOfNodes)]));
   const spread = files.filter((file) => !isOfNodes(file));
-  if (files.length === 0 || spread.length > 0)
-    statuses.push(run('spread.config.js', [...withoutImpersonation, ...others, ...spread]));
+  if (files.length === 0 || spread.length > 0) statuses.push(run('spread.config.js', [...others, ...spread]));
   process.exitCode = Math.max(...statuses);
 } else {
   process.stdout.write(

@@ -223,7 +223,7 @@ describe.each([
       program.kill('SIGKILL');
       await startServer(node.server);
       expect(reported?.isCreated).toBe(false);
-      expect(reported?.text).toMatch(/unavailable|school node release/);
+      expect(reported?.text).toMatch(/unavailable|school node release|No school was created/);
       expect(await isWhole(body)).toBe(false);
     },
   );
@@ -243,6 +243,21 @@ describe.each([
     await atHome.release();
     expect(await isWhole(body)).toBe(true);
   });
+});
+
+test('a creation that is canceled on the node leaves nothing', async () => {
+  const body = input();
+  const taken = await lock('node', 'platform.audit_log');
+  const { report } = await byCommand(body);
+  await isBlocked('node');
+  await rows(
+    'node',
+    "select pg_cancel_backend(pid) from pg_stat_activity where wait_event_type = 'Lock' and application_name = 'school_owner'",
+  );
+  const reported = await report;
+  await taken.release();
+  expect(reported).toMatchObject({ isCreated: false, text: expect.stringContaining('canceling statement') });
+  expect(await stateOf(body.subdomain)).toEqual({ atHome: undefined, onNode: undefined });
 });
 
 test('a reservation whose node does not answer is kept', async () => {

@@ -1,4 +1,5 @@
-import { execFile } from 'node:child_process';
+import { execFile, spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { access, appendFile, chmod, chown, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -73,6 +74,20 @@ export async function startServer({ folder }: TestServer): Promise<void> {
 /** Stops a server at once, like a crash. */
 export async function stopServer({ folder }: TestServer): Promise<void> {
   await call('pg_ctl', ['-D', folder, '-m', 'immediate', '-w', 'stop']);
+}
+
+/** Sends a signal to all processes of a server. */
+export function signalServer({ folder }: TestServer, name: NodeJS.Signals): void {
+  const main = Number(readFileSync(join(folder, 'postmaster.pid'), 'utf8').split('\n')[0]);
+  const children = spawnSync('pgrep', ['-P', String(main)], { encoding: 'utf8' })
+    .stdout.trim()
+    .split('\n');
+  for (const pid of [main, ...children.map(Number)])
+    try {
+      process.kill(pid, name);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+    }
 }
 
 export async function removeServer(server: TestServer): Promise<void> {

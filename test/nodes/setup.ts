@@ -3,6 +3,7 @@ import { migrate } from '../../src/database/migrate.ts';
 import { addNode } from '../../src/database/nodes.ts';
 import { withOwner } from '../../src/database/pool.ts';
 import { createRouter } from '../../src/database/router.ts';
+import { withoutSchedule } from '../support/server/database.ts';
 import { createServer, serverUrl, type TestServer } from './servers.ts';
 
 declare global {
@@ -31,6 +32,7 @@ export default async function setup(): Promise<void> {
   globalThis.nodeServers = [first, ...others];
   const home = await createDatabase(first, 'school');
   await migrate({ ownerUrl: home });
+  await withOwner(home, (client) => client.query(withoutSchedule));
   // Not beside the home, so that a test can stop the home.
   const router = await createDatabase(others[0], 'router');
   const nodes: Servers['nodes'] = [];

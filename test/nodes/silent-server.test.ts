@@ -1,11 +1,8 @@
-import { spawnSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { afterAll, describe, expect, test } from '@jest/globals';
 import { until } from '../support/client/until.ts';
 import { send } from '../support/client/wire.ts';
 import { type School, serviceOfFile, testPassword } from '../support/server/service.ts';
-import type { TestServer } from './servers.ts';
+import { signalServer } from './servers.ts';
 import type { Servers } from './setup.ts';
 
 const { nodes, router } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
@@ -34,20 +31,7 @@ async function schoolOn(name: string): Promise<School> {
 const near = await schoolOn(first.name);
 const [silent, neighbor] = [await schoolOn(second.name), await schoolOn(second.name)];
 
-/** Sends a signal to all processes of a server. */
-function signal({ folder }: TestServer, name: NodeJS.Signals): void {
-  const main = Number(readFileSync(join(folder, 'postmaster.pid'), 'utf8').split('\n')[0]);
-  const children = spawnSync('pgrep', ['-P', String(main)], { encoding: 'utf8' })
-    .stdout.trim()
-    .split('\n');
-  for (const pid of [main, ...children.map(Number)])
-    try {
-      process.kill(pid, name);
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
-    }
-}
-afterAll(() => signal(second.server, 'SIGCONT'));
+afterAll(() => signalServer(second.server, 'SIGCONT'));
 
 const read = (school: School) =>
   send(service.url, { path: '/api/students', headers: { authorization: `Bearer ${school.admin.token}` } });
@@ -61,7 +45,7 @@ const isRefused = () =>
 
 describe('a server that does not answer, and refuses no connections', () => {
   test('gets no more requests after the first ones, and other schools do not wait for a connection', async () => {
-    signal(second.server, 'SIGSTOP');
+    signalServer(second.server, 'SIGSTOP');
     try {
       // More than the connections of the API: those that wait for the silent server are given up.
       const first20 = await Promise.all(Array.from({ length: 20 }, (_, n) => read(n % 2 ? silent : neighbor)));
@@ -87,7 +71,7 @@ describe('a server that does not answer, and refuses no connections', () => {
       ).toBe(503);
       await service.anonymous.get('/api/health/ready');
     } finally {
-      signal(second.server, 'SIGCONT');
+      signalServer(second.server, 'SIGCONT');
     }
     await until(async () => (await read(silent)).status === 200 || undefined);
     expect((await read(neighbor)).status).toBe(200);

@@ -1,6 +1,7 @@
 import type { GlobalConfig } from 'jest';
 import { migrate } from '../../src/database/migrate.ts';
 import { withOwner } from '../../src/database/pool.ts';
+import { withoutSchedule } from '../support/server/database.ts';
 import { spreadTemplate } from '../support/server/spread.ts';
 import { createServer, serverUrl } from './servers.ts';
 
@@ -14,6 +15,7 @@ export default async function setup({ maxWorkers }: Pick<GlobalConfig, 'maxWorke
   for (const server of servers) {
     await withOwner(serverUrl(server, 'postgres'), (client) => client.query(`create database ${spreadTemplate}`));
     await migrate({ ownerUrl: serverUrl(server, spreadTemplate) });
+    await withOwner(serverUrl(server, spreadTemplate), (client) => client.query(withoutSchedule));
   }
   const groups = Array.from({ length: maxWorkers }, (_, worker) =>
     servers.slice(worker * serversPerWorker, (worker + 1) * serversPerWorker),

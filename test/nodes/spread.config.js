@@ -4,13 +4,9 @@ const { testMatch: _, ...shared } = base;
 
 /** Files that do not run with schools on nodes, each with its reason. */
 const exceptions = {
-  'api/impersonation': 'an operator cannot log in as an admin of a school on a node yet',
-  'attack/impersonation': 'the same',
-  'attack/fuzz': 'the same: one of its callers is such an operator',
-  'api/platform-usage': 'the usage of schools on nodes is not copied to the home yet',
-  'workers/usage': 'the same',
-  'api/platform-questions': 'the facts of schools on nodes are not copied to the home yet',
   'api/platform-system': 'the page describes one server, here the home, which has no school and two replicas',
+  'api/system-stream':
+    'the same, and it starts a second service, while the servers of a Jest worker have the databases of one',
 };
 
 /** The files of `--ci`: one for each way in which a request or a job finds its server. */

@@ -59,6 +59,7 @@ async function runTask(folder = exports): Promise<void> {
       {
         pool,
         sessionPool: pool,
+        ownerUrl: '',
         sendEmail: () => Promise.reject(new Error('this task sends no email')),
         push: {
           platforms: [],

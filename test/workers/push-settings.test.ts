@@ -175,6 +175,7 @@ test('without settings push messages are dropped with a reason and one warning i
         {
           pool,
           sessionPool: pool,
+          ownerUrl: '',
           push: push(readConfig({})),
           analytics: { run: () => Promise.reject(new Error('this task runs no query')) },
           webhooks: webhooks(readConfig({})),

@@ -27,6 +27,7 @@ export const testRetention: Retention = {
 export const workerContext = (pool: pg.Pool, sendEmail: SendEmail): Omit<TaskContext, 'stopping'> => ({
   pool,
   sessionPool: pool,
+  ownerUrl: '',
   sendEmail,
   push: push(shared.readConfig({})),
   analytics: { run: () => Promise.reject(new Error('this task runs no query')) },

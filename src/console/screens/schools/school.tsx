@@ -73,6 +73,17 @@ function StatusNotice({ school: { status, deleted_at } }: { school: TenantDetail
   return null;
 }
 
+/** Explains why the figures are old and changes are refused. */
+function ServerNotice({ since }: { since: string | null }) {
+  if (since === null) return null;
+  return (
+    <div class="problem" role="status">
+      The server of this school has not answered since <Timestamp at={since} format="time" />. Its users get an error,
+      and you cannot change it. This page shows what was known before.
+    </div>
+  );
+}
+
 interface DetailsProps {
   response: SchoolResponse;
   reload: () => Promise<void>;
@@ -185,6 +196,7 @@ export function School({ id = '', part = '' }: Record<string, string>) {
           <AsyncContent state={state} lines={8}>
             {(response) => (
               <>
+                <ServerNotice since={response.data.unreachable_since} />
                 <StatusNotice school={response.data} />
                 {part === 'usage' ? (
                   <SchoolUsage school={response.data} />

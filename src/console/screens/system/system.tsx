@@ -40,8 +40,12 @@ function duration(seconds: number): string {
 /** `1 school`, `2 schools`. */
 const counted = (count: number, noun: string) => `${formatNumber(count)} ${noun}${count === 1 ? '' : 's'}`;
 
+/** How long a node has not answered, at the time of the state. */
+const downtime = (since: string, { at }: SystemState) => duration((Date.parse(at) - Date.parse(since)) / 1000);
+
 /** What needs the attention of an operator, worst first. */
-function findProblems({ workers, long_transactions, schools, release, delayed_schools, queue }: SystemState): string[] {
+function findProblems(state: SystemState): string[] {
+  const { workers, long_transactions, schools, release, delayed_schools, queue, nodes } = state;
   const waitsFor = schools.filter(
     ({ schema_version, status }) => schema_version < release.schema_version && status !== 'purged',
   );
@@ -51,6 +55,11 @@ function findProblems({ workers, long_transactions, schools, release, delayed_sc
   const failed = queue.tasks.reduce((sum, task) => sum + task.failed, 0);
   const oldest = Math.max(0, ...queue.tasks.map((task) => task.oldest_ready_seconds ?? 0));
   return [
+    ...nodes.map(({ name, schools: held, unreachable_since: since }) =>
+      since === null
+        ? ''
+        : `The node ${name} has not answered for ${downtime(since, state)}: requests of its ${counted(held, 'school')} get 503.`,
+    ),
     workers === 0 ? 'No worker is running: emails, push messages and reminders wait.' : '',
     unmigrated > 0 ? `The migration of ${counted(unmigrated, 'school')} failed.` : '',
     skipped > 0 ? `Skipped by migrations: ${counted(skipped, 'school')}.` : '',
@@ -175,6 +184,25 @@ function Facts({
   );
 }
 
+/** The nodes of a home; nothing on a single server. */
+function Nodes({ state }: { state: SystemState }) {
+  if (state.nodes.length === 0) return null;
+  return (
+    <Card title="Nodes">
+      <NumberTable
+        caption="Nodes"
+        columns={['Node', 'Status', 'Schools', 'Answers']}
+        rows={state.nodes.map(({ name, status, schools, answered_at, unreachable_since: since }) => [
+          name,
+          status,
+          schools,
+          since !== null ? `not for ${downtime(since, state)}` : answered_at === null ? 'not checked yet' : 'yes',
+        ])}
+      />
+    </Card>
+  );
+}
+
 function DelayedSchools({ schools }: { schools: SystemState['delayed_schools'] }) {
   if (schools.length === 0) return null;
   return (
@@ -254,6 +282,7 @@ export function System() {
               </div>
               <div>
                 <Facts state={state} isLive={status === 'live'} />
+                <Nodes state={state} />
                 <Card title="Messages of the last 7 days">
                   {state.deliveries.length > 0 ? (
                     <NumberTable

@@ -1,8 +1,7 @@
 import type pg from 'pg';
-import { tableExists } from '../database/migrate.ts';
-import { readNodes } from '../database/nodes.ts';
-import { withOwner } from '../database/pool.ts';
-import type { Server } from '../database/school-server.ts';
+import { tableExists } from './migrate.ts';
+import { requireAnswer, withOwner } from './pool.ts';
+import type { Server } from './school-server.ts';
 
 /** The name of the home among the servers. */
 export const homeName = 'home';
@@ -17,16 +16,19 @@ export const reasonOf = (error: unknown): string =>
 /** The nodes that have joined; none on a node and on a single server. */
 async function nodesOf(client: pg.Client): Promise<Server[]> {
   if (!(await tableExists(client, 'platform.node'))) return [];
-  const nodes = await readNodes(client);
-  return nodes.filter(({ status }) => status !== 'joining').map(({ name, url }) => ({ name, url }));
+  // Only these columns: the database may be waiting for the migration that adds others.
+  const { rows } = await client.query<Server>(
+    "select name, url from platform.node where not is_this and status <> 'joining' order by id",
+  );
+  return rows;
 }
 
 /**
  * The servers on which a command works: the database of the command, then its nodes, or only the one of this name.
  * @throws for an unknown name
  */
-export async function readServers(ownerUrl: string, name?: string): Promise<Server[]> {
-  const servers = [{ name: homeName, url: ownerUrl }, ...(await withOwner(ownerUrl, nodesOf))];
+export async function readServers(ownerUrl: string, name?: string): Promise<[Server, ...Server[]]> {
+  const servers: [Server, ...Server[]] = [{ name: homeName, url: ownerUrl }, ...(await withOwner(ownerUrl, nodesOf))];
   if (name === undefined) return servers;
   const server = servers.find((each) => each.name === name);
   if (!server) throw new Error(`There is no node ${name}. Servers: ${servers.map((each) => each.name).join(', ')}.`);
@@ -45,7 +47,13 @@ export async function serverOfSchool(ownerUrl: string, id: string): Promise<Serv
     return rows[0]?.name;
   });
   const [server] = await readServers(ownerUrl, name ?? homeName);
-  return server ?? { name: homeName, url: ownerUrl };
+  return server;
+}
+
+/** `work` on a server. @throws at once if a node is silent, for which `work` could wait forever */
+export async function onServer<T>(server: Server, work: (server: Server) => Promise<T>): Promise<T> {
+  if (server.name !== homeName) await requireAnswer(server.url);
+  return work(server);
 }
 
 /** Runs `work` on all servers at the same time. A server that fails has an error and does not stop the others. */
@@ -55,7 +63,7 @@ export const onEachServer = <T>(
 ): Promise<OfServer<T>[]> =>
   Promise.all(
     servers.map((server) =>
-      work(server).then(
+      onServer(server, work).then(
         (result): OfServer<T> => ({ server, result }),
         (error: unknown): OfServer<T> => ({ server, error: reasonOf(error) }),
       ),
