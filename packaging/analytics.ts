@@ -4,13 +4,9 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { createRequire, isBuiltin } from 'node:module';
 import { isAbsolute, join, relative, resolve } from 'node:path';
-import { exportSchemaAsString } from 'graphile-export';
-import * as dataplanPg from 'postgraphile/@dataplan/pg';
 import { build } from 'vite';
 import { catalogFingerprint } from '../src/analytics/catalog.ts';
-import * as groups from '../src/analytics/groups.ts';
 import { prebuiltFolder, sourceHash, type SourceHashes } from '../src/analytics/prebuilt-program.ts';
-import { analyticsSchema } from '../src/analytics/schema.ts';
 
 const root = join(import.meta.dirname, '..');
 const sourceFolder = join(root, 'src/analytics');
@@ -24,6 +20,16 @@ const otherSources = [
 
 /** The schema as a module. */
 async function schemaModule(catalog: string): Promise<string> {
+  // PostGraphile reads it when it is loaded. The service sets it, too.
+  process.env['GRAPHILE_ENV'] = 'production';
+  const [{ exportSchemaAsString }, dataplanPg, groups, { analyticsSchema }] = await Promise.all([
+    import('graphile-export'),
+    import('postgraphile/@dataplan/pg'),
+    import('../src/analytics/groups.ts'),
+    import('../src/analytics/schema.ts'),
+  ]);
+  // graphile-export reads all properties of `crypto`.
+  process.noDeprecation = true;
   const { code } = await exportSchemaAsString(await analyticsSchema(catalog), {
     mode: 'graphql-js',
     modules: { 'postgraphile/@dataplan/pg': dataplanPg, [join(sourceFolder, 'groups.ts')]: groups },
@@ -34,7 +40,6 @@ async function schemaModule(catalog: string): Promise<string> {
 
 /** Builds the program. */
 export async function buildAnalytics(folder = prebuiltFolder): Promise<void> {
-  process.env['GRAPHILE_ENV'] = 'production';
   const catalog = JSON.stringify(JSON.parse(await readFile(join(sourceFolder, 'catalog.json'), 'utf8')));
   const modules: Record<string, string> = {
     schema: await schemaModule(catalog),
@@ -74,8 +79,8 @@ export async function buildAnalytics(folder = prebuiltFolder): Promise<void> {
       target: 'es2024',
       rolldownOptions: {
         input: { main: 'analytics:main' },
-        // Names stay, for the stack traces in the log.
-        output: { codeSplitting: false, entryFileNames: 'main.js', minify: { mangle: false } },
+        // .mjs, because the image has no package.json. Names stay, for the stack traces in the log.
+        output: { codeSplitting: false, entryFileNames: 'main.mjs', minify: { mangle: false } },
       },
     },
   });

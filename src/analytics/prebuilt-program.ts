@@ -25,7 +25,7 @@ export function prebuiltProgram(folder: string): string | undefined {
     const hashes = JSON.parse(readFileSync(join(folder, 'sources.json'), 'utf8')) as SourceHashes;
     const hasSources = import.meta.filename.endsWith('.ts');
     const isCurrent = !hasSources || Object.entries(hashes).every(([path, hash]) => sourceHash(path) === hash);
-    return isCurrent ? join(folder, 'main.js') : undefined;
+    return isCurrent ? join(folder, 'main.mjs') : undefined;
   } catch {
     return undefined;
   }

@@ -20,7 +20,7 @@ beforeAll(async () => {
   const { code, stderr } = await runProgram('packaging/analytics.ts', [built], {});
   expect({ code, stderr }).toMatchObject({ code: 0 });
   // The program may be anywhere, because all packages are in its file.
-  expect(await readFile(join(built, 'main.js'), 'utf8')).not.toMatch(/from ?["'](postgraphile|grafast|graphql|pg)\b/);
+  expect(await readFile(join(built, 'main.mjs'), 'utf8')).not.toMatch(/from ?["'](postgraphile|grafast|graphql|pg)\b/);
 }, 120_000);
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
@@ -62,7 +62,7 @@ const wasReplaced = () => lines.some((line) => line.includes('The prebuilt schem
 async function otherProgram(code: string): Promise<string> {
   const other = await mkdtemp(join(folder, 'other-'));
   await mkdir(other, { recursive: true });
-  await writeFile(join(other, 'main.js'), code);
+  await writeFile(join(other, 'main.mjs'), code);
   await writeFile(join(other, 'sources.json'), '{}');
   return other;
 }
@@ -131,7 +131,7 @@ describe('the program with the prebuilt schema', () => {
   });
 
   test('is not used if a source has changed since it was built', async () => {
-    expect(prebuiltProgram(built)).toBe(join(built, 'main.js'));
+    expect(prebuiltProgram(built)).toBe(join(built, 'main.mjs'));
     const changed = join(folder, 'changed');
     await cp(built, changed, { recursive: true });
     const path = join(changed, 'sources.json');

@@ -38,7 +38,10 @@ const newestMtimeMs = (pattern: string) =>
     ),
   );
 
-/** The pages that `npm run build` writes: their sources, one of the files, and the program that builds them. */
+/**
+ * The pages and the program for analytics that `npm run build` writes: their sources, one of the files, and the program
+ * that builds them.
+ */
 const builtPages = [
   {
     name: 'console',
@@ -52,9 +55,15 @@ const builtPages = [
     target: 'dist/guide/index.html',
     command: ['docs/site/build.ts'],
   },
+  {
+    name: 'program for analytics',
+    sources: ['src/analytics/*.*', 'package-lock.json', 'packaging/analytics.ts'],
+    target: 'dist/analytics/main.mjs',
+    command: ['packaging/analytics.ts'],
+  },
 ];
 
-/** Rebuilds pages whose sources are newer than the build, and warns if there is no browser to test them with. */
+/** Rebuilds what has sources that are newer than the build, and warns if there is no browser to test them with. */
 export function preparePages(): void {
   for (const { name, sources, target, command } of builtPages) {
     if (Math.max(...sources.map(newestMtimeMs)) <= newestMtimeMs(target)) continue;
