@@ -1,6 +1,7 @@
 import { PgAggregatesPreset } from '@graphile/pg-aggregates';
 import { PgSimplifyInflectionPreset } from '@graphile/simplify-inflection';
 import { makeSchema } from 'postgraphile';
+import type {} from 'postgraphile/adaptors/pg';
 import type { GraphQLSchema } from 'postgraphile/graphql';
 import { PostGraphileAmberPreset } from 'postgraphile/presets/amber';
 import { PostGraphileConnectionFilterPreset } from 'postgraphile-plugin-connection-filter';
