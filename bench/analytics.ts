@@ -7,6 +7,7 @@ import { tokens } from '../src/http/tokens.ts';
 import { startEmbedded } from '../src/database/embedded.ts';
 import { withOwner } from '../src/database/pool.ts';
 import { benchDatabase } from './database.ts';
+import { firstQueries } from './first-query.ts';
 import { startApi } from './service.ts';
 import { median, pick, quantile } from './statistics.ts';
 import { sendSteadily, timedRequest } from './steady.ts';
@@ -14,17 +15,18 @@ import { usage } from './usage.ts';
 
 // `npm run bench:analytics`: the latency of school requests without analytics queries, and with four queries over all
 // schools running at all times. The two alternate, because the machine may be shared. Requests are sent at a steady
-// rate, whether or not earlier ones have been answered.
+// rate, whether or not earlier ones have been answered. Also the time of the first analytics query after a start.
 
 const number = (text: string) => Number(text);
 const options = new Command('bench:analytics')
   .option('--schools <n>', 'number of schools with facts', number, 500)
   .option('--rate <n>', 'school requests per second', number, 100)
   .option('--seconds <n>', 'length of one measurement', number, 5)
-  .option('--rounds <n>', 'number of measurements of each kind', number, 9)
+  .option('--rounds <n>', 'number of measurements of each kind; 0 measures only the first queries', number, 9)
+  .option('--starts <n>', 'number of starts of the service to measure the first query', number, 5)
   .option('--connections <n>', 'ANALYTICS_CONNECTIONS; default: that of the service', number)
   .parse()
-  .opts<{ schools: number; rate: number; seconds: number; rounds: number; connections?: number }>();
+  .opts<{ schools: number; rate: number; seconds: number; rounds: number; starts: number; connections?: number }>();
 const print = (text: string) => process.stdout.write(`${text}\n`);
 
 /**
@@ -63,69 +65,78 @@ const server = await startEmbedded(folder);
 let stopApi = () => Promise.resolve();
 try {
   const database = await benchDatabase(server, 4, 1000, print);
-  print(`Writing the facts of ${String(options.schools)} schools ...`);
-  const operators = await withOwner(database.url, async (owner) => {
-    await owner.query(`set synchronous_commit = off; ${facts.replace('$SCHOOLS', String(options.schools))}`);
-    await owner.query('vacuum');
-    const { rows } = await owner.query<{ id: string; user_id: string }>(
-      `with users as (insert into platform.user_account (email, password_hash, first_name, last_name, role)
-         values ('one@bench.example', '', 'Ana', 'Lyst', 'analyst'), ('two@bench.example', '', 'Ana', 'Lyst', 'analyst') returning id, email)
-       insert into platform.session (user_id, email, permissions, roles, expires_at) select id, email, '{}', '{analyst}', now() + interval '1 day' from users returning id, user_id`,
-    );
-    return rows;
-  });
   const secret = randomBytes(32).toString('hex');
   const settings = options.connections === undefined ? {} : { ANALYTICS_CONNECTIONS: String(options.connections) };
-  const service = await startApi(database.url, secret, 10, folder, (stop) => (stopApi = stop), [], false, settings);
+  const start = () =>
+    startApi(database.url, secret, 10, folder, (stop) => (stopApi = stop), [], false, {
+      DATA_DIR: join(folder, 'api'),
+      ...settings,
+    });
   const signer = tokens([secret]);
-  const analysts = operators.map(({ id, user_id }) =>
-    signer.sign({ session_id: Number(id), user_id: Number(user_id), tenant_id: null }),
-  );
-  const schools = database.schools.map(({ id, sessionId }) =>
-    signer.sign({ session_id: sessionId, user_id: 1, tenant_id: id }),
-  );
-  const upTo = (limit: number) => 1 + Math.floor(Math.random() * limit);
-  const sendSchoolRequest = async () => {
-    const path =
-      upTo(4) > 1 ? `/api/students/${String(upTo(1000))}` : `/api/students?class_id=${String(upTo(24))}&pageSize=25`;
-    return (await timedRequest(service.url, path, pick(...schools))).milliseconds;
-  };
-  const sendSchoolRequests = (seconds: number) => sendSteadily(options.rate, seconds, sendSchoolRequest);
-
-  const finished: { milliseconds: number; isComplete: boolean }[] = [];
-  /** Keeps four analytics queries running until `signal` is aborted. */
-  const runQueries = (signal: AbortSignal) =>
-    Promise.all(
-      [0, 1, 2, 3].map(async (place) => {
-        for (let n = place; !signal.aborted; n++) {
-          const { milliseconds, text } = await timedRequest(service.url, '/graphql', analysts[place % 2] ?? '', {
-            query: queries[n % queries.length],
-          });
-          finished.push({ milliseconds, isComplete: !text.startsWith('{"errors"') });
-        }
-      }),
+  const { userId, sessionId: operatorSession } = database.operator;
+  const operator = signer.sign({ session_id: operatorSession, user_id: userId, tenant_id: null });
+  if (options.starts > 0) print(await firstQueries(options.starts, start, () => stopApi(), operator));
+  if (options.rounds > 0) {
+    print(`Writing the facts of ${String(options.schools)} schools ...`);
+    const operators = await withOwner(database.url, async (owner) => {
+      await owner.query(`set synchronous_commit = off; ${facts.replace('$SCHOOLS', String(options.schools))}`);
+      await owner.query('vacuum');
+      const { rows } = await owner.query<{ id: string; user_id: string }>(
+        `with users as (insert into platform.user_account (email, password_hash, first_name, last_name, role)
+         values ('one@bench.example', '', 'Ana', 'Lyst', 'analyst'), ('two@bench.example', '', 'Ana', 'Lyst', 'analyst') returning id, email)
+       insert into platform.session (user_id, email, permissions, roles, expires_at) select id, email, '{}', '{analyst}', now() + interval '1 day' from users returning id, user_id`,
+      );
+      return rows;
+    });
+    const service = await start();
+    const analysts = operators.map(({ id, user_id }) =>
+      signer.sign({ session_id: Number(id), user_id: Number(user_id), tenant_id: null }),
     );
+    const schools = database.schools.map(({ id, sessionId }) =>
+      signer.sign({ session_id: sessionId, user_id: 1, tenant_id: id }),
+    );
+    const upTo = (limit: number) => 1 + Math.floor(Math.random() * limit);
+    const sendSchoolRequest = async () => {
+      const path =
+        upTo(4) > 1 ? `/api/students/${String(upTo(1000))}` : `/api/students?class_id=${String(upTo(24))}&pageSize=25`;
+      return (await timedRequest(service.url, path, pick(...schools))).milliseconds;
+    };
+    const sendSchoolRequests = (seconds: number) => sendSteadily(options.rate, seconds, sendSchoolRequest);
 
-  const idleMb = (await usage(service.pid)).memoryMb;
-  await sendSchoolRequests(3);
-  await timedRequest(service.url, '/graphql', analysts[0] ?? '', { query: '{ tenants { totalCount } }' });
-  const quiet: number[][] = [];
-  const busy: number[][] = [];
-  for (let n = 0; n < options.rounds; n++) {
-    quiet.push(await sendSchoolRequests(options.seconds));
-    const stop = new AbortController();
-    const running = runQueries(stop.signal);
-    busy.push(await sendSchoolRequests(options.seconds));
-    stop.abort();
-    await running;
-  }
-  /** The median over all measurements of a quantile, so that a short disturbance affects only one measurement. */
-  const typical = (rounds: number[][], part: number) => median(rounds.map((values) => quantile(values, part)));
-  const row = (name: string, rounds: number[][]) =>
-    `| ${name} | ${[0.5, 0.95, 0.99].map((part) => typical(rounds, part).toFixed(1)).join(' | ')} |`;
-  const lines = [row('none', quiet), row('four at all times', busy)];
-  const factor = typical(busy, 0.99) / typical(quiet, 0.99);
-  print(`
+    const finished: { milliseconds: number; isComplete: boolean }[] = [];
+    /** Keeps four analytics queries running until `signal` is aborted. */
+    const runQueries = (signal: AbortSignal) =>
+      Promise.all(
+        [0, 1, 2, 3].map(async (place) => {
+          for (let n = place; !signal.aborted; n++) {
+            const { milliseconds, text } = await timedRequest(service.url, '/graphql', analysts[place % 2] ?? '', {
+              query: queries[n % queries.length],
+            });
+            finished.push({ milliseconds, isComplete: !text.startsWith('{"errors"') });
+          }
+        }),
+      );
+
+    const idleMb = (await usage(service.pid)).memoryMb;
+    await sendSchoolRequests(3);
+    await timedRequest(service.url, '/graphql', analysts[0] ?? '', { query: '{ tenants { totalCount } }' });
+    const quiet: number[][] = [];
+    const busy: number[][] = [];
+    for (let n = 0; n < options.rounds; n++) {
+      quiet.push(await sendSchoolRequests(options.seconds));
+      const stop = new AbortController();
+      const running = runQueries(stop.signal);
+      busy.push(await sendSchoolRequests(options.seconds));
+      stop.abort();
+      await running;
+    }
+    /** The median over all measurements of a quantile, so that a short disturbance affects only one measurement. */
+    const typical = (rounds: number[][], part: number) => median(rounds.map((values) => quantile(values, part)));
+    const row = (name: string, rounds: number[][]) =>
+      `| ${name} | ${[0.5, 0.95, 0.99].map((part) => typical(rounds, part).toFixed(1)).join(' | ')} |`;
+    const lines = [row('none', quiet), row('four at all times', busy)];
+    const factor = typical(busy, 0.99) / typical(quiet, 0.99);
+    print(`
 ${String(availableParallelism())} cores; ${String(options.schools)} schools in the mart; ${String(options.rate)} school requests per second, medians of ${String(options.rounds)} measurements of ${String(options.seconds)} s each.
 
 | analytics queries | p50 ms | p95 ms | p99 ms |
@@ -135,6 +146,7 @@ ${lines.join('\n')}
 p99 is ${factor.toFixed(2)} times as high (goal: at most 1.5, ${factor <= 1.5 ? 'met' : 'not met'}).
 ${String(finished.length)} queries, ${String(finished.filter(({ isComplete }) => !isComplete).length)} of them canceled; ${(finished.reduce((sum, { milliseconds }) => sum + milliseconds, 0) / finished.length / 1000).toFixed(1)} s each, including the time in the queue.
 Memory of the API process: ${idleMb.toFixed(0)} MB idle, ${(await usage(service.pid)).memoryMb.toFixed(0)} MB at the end.`);
+  }
 } finally {
   await stopApi();
   await server.stop();

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { build as buildConsole } from 'vite';
 import { buildGuide } from '../docs/site/build.ts';
+import { buildAnalytics } from './analytics.ts';
 
 const root = join(import.meta.dirname, '..');
 const target = join(root, 'dist/service');
@@ -29,6 +30,13 @@ for (const path of globSync('**/*.js', { cwd: target })) {
 }
 await buildConsole({ logLevel: 'warn' });
 await buildGuide();
-const assets = ['migrations', 'dist/console', 'dist/guide', ...globSync('db/**/*.sql', { cwd: root })];
+await buildAnalytics();
+const assets = [
+  'migrations',
+  'dist/analytics',
+  'dist/console',
+  'dist/guide',
+  ...globSync('db/**/*.sql', { cwd: root }),
+];
 const pages = globSync('src/pages/*/', { cwd: root });
 for (const path of [...assets, ...pages]) await cp(join(root, path), join(target, path), { recursive: true });

@@ -17,15 +17,21 @@ export const DatesPlugin: GraphileConfig.Plugin = {
         if (!sql || !dataplanPg || !pgAggregateGroupBySpecs || !pgAggregateSpecs)
           throw new Error('DatesPlugin must be loaded after PgAggregatesSpecsPlugin.');
         const { TYPES } = dataplanPg;
-        const isDate = (codec: unknown) => codec === TYPES.date;
-        const isMoment = (codec: unknown) => codec === TYPES.timestamptz || codec === TYPES.timestamp;
+        const isMoment = build.EXPORTABLE(
+          (TYPES) => (codec: unknown) =>
+            codec === TYPES.date || codec === TYPES.timestamptz || codec === TYPES.timestamp,
+          [TYPES],
+        );
         for (const span of spans) {
           const truncated: AggregateGroupBySpec = {
             id: `truncated-to-${span}`,
-            isSuitableType: (codec) => isDate(codec) || isMoment(codec),
+            isSuitableType: isMoment,
             // Independent of the time zone of the session.
-            sqlWrap: (value) => sql`date_trunc(${sql.literal(span)}, ${value}::timestamp)::date`,
-            sqlWrapCodec: () => TYPES.date,
+            sqlWrap: build.EXPORTABLE(
+              (sql, span) => (value) => sql`date_trunc(${sql.literal(span)}, ${value}::timestamp)::date`,
+              [sql, span],
+            ),
+            sqlWrapCodec: build.EXPORTABLE((TYPES) => () => TYPES.date, [TYPES]),
           };
           pgAggregateGroupBySpecs.push(truncated);
         }
@@ -33,7 +39,10 @@ export const DatesPlugin: GraphileConfig.Plugin = {
         for (const spec of build.pgAggregateSpecs) {
           if (spec.id !== 'min' && spec.id !== 'max') continue;
           const { isSuitableType } = spec;
-          spec.isSuitableType = (codec) => isSuitableType(codec) || isDate(codec) || isMoment(codec);
+          spec.isSuitableType = build.EXPORTABLE(
+            (isMoment, isSuitableType) => (codec) => isSuitableType(codec) || isMoment(codec),
+            [isMoment, isSuitableType],
+          );
         }
         return build;
       },

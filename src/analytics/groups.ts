@@ -1,4 +1,10 @@
-import { type ExecutionDetails, type GrafastResultsList, Step } from 'postgraphile/grafast';
+import {
+  type ExecutionDetails,
+  type FieldArgs,
+  type FieldInfo,
+  type GrafastResultsList,
+  Step,
+} from 'postgraphile/grafast';
 import type { PgSelectRowsStep, PgSelectStep } from 'postgraphile/@dataplan/pg';
 
 type Rows = readonly (readonly (string | null)[])[] | null;
@@ -9,7 +15,7 @@ interface Details {
 const compare = new Intl.Collator('en', { numeric: true }).compare;
 
 /** Sorts groups by their keys. pg-aggregates returns them in the order of Postgres, which is undefined. */
-class GroupsStep extends Step<Rows> {
+export class GroupsStep extends Step<Rows> {
   static override $$export = { moduleName: 'groups', exportName: 'GroupsStep' };
   readonly #select: () => PgSelectStep;
   readonly #rows: () => PgSelectRowsStep;
@@ -59,12 +65,16 @@ export const GroupsPlugin: GraphileConfig.Plugin = {
   version: '1.0.0',
   schema: {
     hooks: {
-      GraphQLObjectType_fields_field(field, _build, { scope: { fieldName, isConnectionType } }) {
+      GraphQLObjectType_fields_field(field, build, { scope: { fieldName, isConnectionType } }) {
         const { plan } = field;
         if (fieldName !== 'groupedAggregates' || !(isConnectionType as boolean | undefined) || !plan) return field;
         return {
           ...field,
-          plan: ($connection, args, info) => new GroupsStep(plan($connection, args, info) as PgSelectStep),
+          plan: build.EXPORTABLE(
+            (GroupsStep, plan) => ($connection: Step, args: FieldArgs, info: FieldInfo) =>
+              new GroupsStep(plan($connection, args, info) as PgSelectStep),
+            [GroupsStep, plan],
+          ),
         };
       },
     },

@@ -5,7 +5,11 @@ import type { Logger } from 'pino';
 import { fairQueue, type RequestOwner } from '../concurrency/fair-queue.ts';
 import { ApiError } from '../domain/errors.ts';
 import type { QueryTimeouts } from './database.ts';
+import { prebuiltFolder, prebuiltProgram } from './prebuilt-program.ts';
 import type { AnalyticsQuery } from './run-query.ts';
+
+/** The program that builds the schema from the catalog of the database. */
+const schemaBuilder = new URL('main.ts', import.meta.url);
 
 /** Messages to the process, and from it. */
 export type ParentMessage =
@@ -15,6 +19,8 @@ export type ParentMessage =
 export type ChildMessage =
   | { kind: 'ready' }
   | { kind: 'failed'; message: string }
+  /** The prebuilt schema is not that of the database. */
+  | { kind: 'outdated' }
   | { kind: 'answer'; id: number; body: Uint8Array; isRefused: boolean; faults: object[] };
 
 /** How long an idle process is kept: longer than an access token lasts, so that analysts at work never wait for a start. */
@@ -34,6 +40,8 @@ export interface AnalyticsOptions {
   /** A folder for compiled code, which halves the time to load the modules. */
   compileCache?: string;
   idleTimeoutMs?: number;
+  /** The folder of the program with a prebuilt schema. Without such a program, the process builds the schema. */
+  prebuilt?: string;
 }
 
 /** The process that runs analytics queries. */
@@ -48,9 +56,16 @@ export interface Analytics {
   close(): Promise<void>;
 }
 
+interface Waiting {
+  query: AnalyticsQuery;
+  signal: AbortSignal | undefined;
+  answer: PromiseWithResolvers<Extract<ChildMessage, { kind: 'answer' }>>;
+}
+
 interface Running {
+  /** The process. One with a prebuilt schema that cannot be used is replaced before its first query. */
   child: ChildProcess;
-  waiting: Map<number, PromiseWithResolvers<Extract<ChildMessage, { kind: 'answer' }>>>;
+  waiting: Map<number, Waiting>;
   /** The error that it reported before it exited. */
   reason: string | undefined;
 }
@@ -64,14 +79,15 @@ export function analyticsProcess({
   logger,
   compileCache,
   idleTimeoutMs = defaultIdleTimeoutMs,
+  prebuilt = prebuiltFolder,
 }: AnalyticsOptions): Analytics {
   let running: Running | undefined;
   let idle: NodeJS.Timeout | undefined;
   let isKept = false;
   let lastId = 0;
 
-  function start(): Running {
-    const child = fork(new URL('main.ts', import.meta.url), {
+  function launch(program: string | URL): ChildProcess {
+    const child = fork(program, {
       serialization: 'advanced',
       // The small semi-space keeps the process at 100 MB instead of 130 and costs no time.
       execArgv: [`--max-old-space-size=${String(maxHeapMb)}`, '--max-semi-space-size=2'],
@@ -85,30 +101,56 @@ export function analyticsProcess({
       },
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
     });
-    const started: Running = { child, waiting: new Map(), reason: undefined };
+    const begin: ParentMessage = { kind: 'begin', url, isOwnLogIn, connections, timeouts };
+    child.send(begin, () => undefined);
+    return child;
+  }
+
+  function start(): Running {
+    const program = prebuiltProgram(prebuilt);
+    const started: Running = { child: launch(program ?? schemaBuilder), waiting: new Map(), reason: undefined };
+    watch(started, program !== undefined);
+    return started;
+  }
+
+  /** @param isPrebuilt  whether a process that builds the schema can replace this one */
+  function watch(started: Running, isPrebuilt: boolean) {
+    const { child, waiting } = started;
+    let isReady = false;
     child.on('message', (message: ChildMessage) => {
       if (message.kind === 'failed') started.reason = message.message;
+      else if (message.kind === 'ready') isReady = true;
       else if (message.kind === 'answer') {
-        started.waiting.get(message.id)?.resolve(message);
-        started.waiting.delete(message.id);
+        waiting.get(message.id)?.answer.resolve(message);
+        waiting.delete(message.id);
       }
     });
     const end = (why: string) => {
       if (running === started) running = undefined;
-      if (started.waiting.size > 0) logger.error({ cause: started.reason ?? why }, 'The analytics process has exited.');
+      if (waiting.size > 0) logger.error({ cause: started.reason ?? why }, 'The analytics process has exited.');
       const error = new ApiError('unavailable', 'Analytics are not available. Try again in a moment.', {
         retryAfter: 5,
       });
-      for (const { reject } of started.waiting.values()) reject(error);
-      started.waiting.clear();
+      for (const { answer } of waiting.values()) answer.reject(error);
+      waiting.clear();
     };
     child.on('error', (error) => end(error.message));
-    child.on('exit', (code, signal) => end(`exited with ${String(code ?? signal)}`));
-    const begin: ParentMessage = { kind: 'begin', url, isOwnLogIn, connections, timeouts };
-    child.send(begin);
-    return started;
+    child.on('exit', (code, signal) => {
+      // Without a reported error, the program is broken, or its schema is not that of the database.
+      if (isPrebuilt && !isReady && started.reason === undefined && signal === null && running === started) {
+        logger.warn({ code }, 'The prebuilt schema for analytics cannot be used, so each start takes longer.');
+        started.child = launch(schemaBuilder);
+        watch(started, false);
+        for (const [id, { query, signal: cancellation }] of waiting) {
+          send(started, { kind: 'run', id, query });
+          if (cancellation?.aborted) send(started, { kind: 'cancel', id });
+        }
+      } else end(`exited with ${String(code ?? signal)}`);
+    });
   }
 
+  // A send failure means that the process has exited, which rejects the query.
+  const send = ({ child }: Running, message: ParentMessage) => child.send(message, () => undefined);
   const isRunning = (candidate: Running) => running === candidate;
   /** Disconnects an idle process, which then exits. The next query starts a new one. */
   function stopIdle(candidate: Running) {
@@ -126,15 +168,12 @@ export function analyticsProcess({
     async run(query, signal) {
       clearTimeout(idle);
       const current = (running ??= start());
-      const { child, waiting } = current;
       const id = ++lastId;
-      const answer = Promise.withResolvers<Extract<ChildMessage, { kind: 'answer' }>>();
-      waiting.set(id, answer);
-      const timeout = setTimeout(() => child.kill('SIGKILL'), queryTimeoutMs);
-      // A send failure means that the process has exited, which rejects the query.
-      const send = (message: ParentMessage) => child.send(message, () => undefined);
-      send({ kind: 'run', id, query });
-      const listener = signal && addAbortListener(signal, () => send({ kind: 'cancel', id }));
+      const answer: Waiting['answer'] = Promise.withResolvers();
+      current.waiting.set(id, { query, signal, answer });
+      const timeout = setTimeout(() => current.child.kill('SIGKILL'), queryTimeoutMs);
+      send(current, { kind: 'run', id, query });
+      const listener = signal && addAbortListener(signal, () => send(current, { kind: 'cancel', id }));
       try {
         return await answer.promise;
       } finally {

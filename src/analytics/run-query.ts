@@ -6,6 +6,7 @@ import {
   getVariableValues,
   GraphQLError,
   type GraphQLFormattedError,
+  type GraphQLSchema,
   OperationTypeNode,
   parse,
   specifiedRules,
@@ -24,7 +25,6 @@ import {
 } from './limits.ts';
 import { withDates } from './relative-dates.ts';
 import type { TenantScope } from './scope.ts';
-import type { AnalyticsSchema } from './schema.ts';
 import { checkStocks } from './stocks.ts';
 
 /** A GraphQL query of an analyst. */
@@ -47,6 +47,14 @@ export interface QueryResult {
 
 /** Size of the cache of validated documents. PostGraphile caches its plans per document. */
 const maxCachedDocuments = 200;
+
+/** The settings of PostGraphile for running queries. */
+const resolvedPreset: GraphileConfig.ResolvedPreset = {
+  plugins: [],
+  disablePlugins: [],
+  lib: {} as GraphileConfig.Lib,
+  grafast: { timeouts: { planning: 2_000 } },
+};
 
 /** A validated document; its variables still have to be checked. */
 interface Prepared {
@@ -95,7 +103,7 @@ function toResponseError(error: GraphQLError, faults: object[]): GraphQLFormatte
 
 /** Creates a function that runs the queries of analysts. */
 export function queryRunner(
-  { schema, resolvedPreset }: AnalyticsSchema,
+  schema: GraphQLSchema,
   pool: pg.Pool,
   timeouts: QueryTimeouts,
 ): (query: AnalyticsQuery, signal: AbortSignal) => Promise<QueryResult> {

@@ -1,4 +1,5 @@
 import type {} from '@graphile/pg-aggregates/dist/InflectionPlugin.js';
+import type {} from 'postgraphile';
 import {
   type ArgumentNode,
   type DocumentNode,
@@ -93,7 +94,24 @@ export const StocksPlugin: GraphileConfig.Plugin = {
             }
           }
         }
-        Object.assign(schema.extensions, { stocks });
+        const { byType, byOrder, relations } = stocks;
+        // As JSON, because graphile-export cannot write an object that occurs twice.
+        const extension: Stocks = {
+          byType: build.EXPORTABLE(
+            (json: string) => new Map(JSON.parse(json) as [string, Stock[]][]),
+            [JSON.stringify([...byType])],
+          ),
+          byOrder: build.EXPORTABLE(
+            (json: string) => new Map(JSON.parse(json) as [string, Stock][]),
+            [JSON.stringify([...byOrder])],
+          ),
+          relations: build.EXPORTABLE(
+            (json: string) =>
+              new Map((JSON.parse(json) as [string, string[]][]).map(([name, columns]) => [name, new Set(columns)])),
+            [JSON.stringify([...relations].map(([name, columns]) => [name, [...columns]]))],
+          ),
+        };
+        Object.assign(schema.extensions, { stocks: extension });
         return schema;
       },
     },

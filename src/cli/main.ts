@@ -254,10 +254,12 @@ program
 program
   .command('graphql-schema')
   .description('print the schema of the GraphQL API')
-  .action(async () => {
+  .option('--catalog', 'print the views that it is built from instead, as in src/analytics/catalog.json')
+  .action(async (options: { catalog?: boolean }) => {
     process.env['GRAPHILE_ENV'] = 'production';
-    const { graphqlSchema } = await import('./graphql-schema.ts');
-    process.stdout.write(`${await graphqlSchema(readConfig(process.env))}\n`);
+    const { graphqlCatalog, graphqlSchema } = await import('./graphql-schema.ts');
+    const text = await (options.catalog ? graphqlCatalog : graphqlSchema)(readConfig(process.env));
+    process.stdout.write(`${text}\n`);
   });
 
 addPeopleCommands(program);

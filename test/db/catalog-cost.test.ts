@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { catalogQuery } from '../../src/analytics/introspection.ts';
+import { catalogQuery } from '../../src/analytics/catalog.ts';
 import { isFull } from '../support/client/share.ts';
 import { type BareTenant, provision } from '../support/database/tenants.ts';
 import { testDatabase, type TestDatabase } from '../support/server/database.ts';

@@ -31,7 +31,7 @@ async function running(): Promise<number[]> {
   const tasks = await readFile(`/proc/${process.pid}/task/${process.pid}/children`, 'utf8');
   const ids = tasks.split(' ').filter(Boolean).map(Number);
   const lines = await Promise.all(ids.map((id) => readFile(`/proc/${id}/cmdline`, 'utf8').catch(() => '')));
-  return ids.filter((_, index) => lines[index]?.includes('src/analytics/main.ts'));
+  return ids.filter((_, index) => /\b(src\/analytics\/main\.ts|dist\/analytics\/main\.mjs)/.test(lines[index] ?? ''));
 }
 
 test('docs/analytics.graphql is current: update it with `npm run -s school -- graphql-schema > docs/analytics.graphql`', async () => {

@@ -1,5 +1,4 @@
-import { spawnSync } from 'node:child_process';
-import { accessSync, constants, globSync, statSync } from 'node:fs';
+import { accessSync, constants, statSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 
 const isExecutable = (path: string) => {
@@ -58,40 +57,8 @@ export function missingBrowser(name: BrowserName): string {
   return `${title} was not found. Install it (on Debian: apt-get install ${debianPackage}) or set ${setting}.`;
 }
 
-const root = join(import.meta.dirname, '../../..');
-
-/** The newest modification time of the files that match a pattern. */
-const newestMtimeMs = (pattern: string) =>
-  Math.max(
-    0,
-    ...globSync(pattern, { cwd: root, withFileTypes: true }).map(
-      (entry) => statSync(join(entry.parentPath, entry.name)).mtimeMs,
-    ),
-  );
-
-/** The pages that `npm run build` writes: their sources, one of the files, and the program that builds them. */
-const builtPages = [
-  {
-    name: 'console',
-    sources: ['src/console/**/*.*'],
-    target: 'dist/console/index.html',
-    command: ['node_modules/vite/bin/vite.js', 'build', '--logLevel', 'error'],
-  },
-  {
-    name: 'guide',
-    sources: ['docs/**/*.*', 'README.md', 'CHANGELOG.md'],
-    target: 'dist/guide/index.html',
-    command: ['docs/site/build.ts'],
-  },
-];
-
-/** Rebuilds pages whose sources are newer than the build, and warns if there is no browser to test them with. */
-export function preparePages(): void {
-  for (const { name, sources, target, command } of builtPages) {
-    if (Math.max(...sources.map(newestMtimeMs)) <= newestMtimeMs(target)) continue;
-    const { status, stderr } = spawnSync(process.execPath, command, { cwd: root, encoding: 'utf8' });
-    if (status !== 0) throw new Error(`The ${name} could not be built: ${stderr}`);
-  }
+/** Says that the browser tests are skipped if there is no browser. With CI=true they fail instead. */
+export function warnWithoutBrowser(): void {
   const browser = browserOfRun();
   if (browserPath(browser) === undefined && process.env['CI'] !== 'true')
     process.stderr.write(

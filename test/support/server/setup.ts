@@ -5,7 +5,8 @@ import type { GlobalConfig } from 'jest';
 import { type EmbeddedServer, scratchSettings, startEmbedded } from '../../../src/database/embedded.ts';
 import { scratchFolder } from './ready-schools.ts';
 import { ownFolder } from './own-server.ts';
-import { preparePages } from './browsers.ts';
+import { warnWithoutBrowser } from './browsers.ts';
+import { prepareBuilds } from './builds.ts';
 import { type Pooler, startPooler } from './pooler.ts';
 import { prepareClusters } from './prepared-cluster.ts';
 
@@ -36,7 +37,8 @@ const settings = [
  * server's files with only the migrated database, for tests that need a server of their own.
  */
 export default async function setup({ nonFlagArgs }: GlobalConfig): Promise<void> {
-  preparePages();
+  prepareBuilds();
+  warnWithoutBrowser();
   const folder = await scratchFolder();
   const dataDir = await ownFolder(`school-scratch-${String(process.pid)}-`, folder);
   try {
