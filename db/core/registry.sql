@@ -46,10 +46,7 @@ create table core.operation (
   record text,
   lock_first text,
   content text constraint operation_content_check check (content in ('takes', 'gives')),
-  errors text[] not null,
-  has_further_checks boolean not null generated always as (
-    role is not null or feature is not null or needs_setup or needs_subscription
-    or (coalesce(writes, true) and access = 'tenant' and not works_when_cancelled)) stored
+  errors text[] not null
 );
 comment on table core.operation is
   'Every operation that core.call can run, and who may run it. Defined beside its function in db/api.';
@@ -93,8 +90,6 @@ comment on column core.operation.errors is
 comment on column core.operation.content is
   'takes: core.call stores the uploaded bytes, if any, in the table file and adds file_id to the parameters; '
   'gives: the operation answers what file_answer returns, and core.call adds the bytes or the requested range.';
-comment on column core.operation.has_further_checks is
-  'Whether core.admit has more to check than the permission: a role, a feature, the setup or the subscription.';
 
 -- Defines an operation. The columns of core.operation explain the parameters; db/finish.sql sets `writes`.
 create function core.define_operation(
