@@ -124,8 +124,8 @@ async function migrateAll(config: Config, servers: [Server, ...Server[]], option
   );
   if (!migrated.ofHome)
     say(
-      'home: not migrated, because it comes after its nodes. Repeat the command when this is repaired: ' +
-        migrated.behind.join(', '),
+      `home: not migrated, because it comes after its nodes: ${migrated.behind.join(', ')}. Repeat the command when ` +
+        'they are repaired, or migrate only the home: school migrate up --here',
     );
   else if (!options.dryRun) say('Update each router: school router create');
   return migrated;

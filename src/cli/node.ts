@@ -58,7 +58,7 @@ export async function nodeRefresh(config: Config, name: string | undefined, { js
     let hasFailed = false;
     for (const node of nodes) {
       try {
-        const tables = await refreshCopies(home, node);
+        const tables = await refreshCopies(home, node, Infinity);
         if (json) print(JSON.stringify({ name: node.name, tables }));
         else print(`${node.name}: ${tables.length === 0 ? 'nothing is missing' : `now copies ${tables.join(', ')}`}`);
       } catch (error) {

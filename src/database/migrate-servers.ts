@@ -1,5 +1,5 @@
 import type { MigrateResult } from './migrate.ts';
-import { readNodes, refreshCopies } from './nodes.ts';
+import { copyTimeoutMs, readNodes, refreshCopies } from './nodes.ts';
 import { withOwner } from './pool.ts';
 import type { Server } from './school-server.ts';
 import { type OfServer, onEachServer, reasonOf } from './servers.ts';
@@ -32,7 +32,7 @@ async function refreshNodes(
     for (const node of await readNodes(home)) {
       if (!nodes.some(({ name }) => name === node.name)) continue;
       try {
-        const tables = await refreshCopies(home, node);
+        const tables = await refreshCopies(home, node, copyTimeoutMs);
         if (tables.length > 0) say(`home: copies from ${node.name}: ${tables.join(', ')}`);
       } catch (error) {
         failed.push(node.name);

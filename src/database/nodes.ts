@@ -28,8 +28,8 @@ export interface NodeState extends Omit<Node, 'url'> {
 /** Ids of rows that other servers copy start here on a node, so that no two servers give the same id. */
 const firstId = (node: number) => node * 10 ** 12;
 
-/** How long the first copies of the shared tables may take. They have some hundred rows. */
-const copyTimeoutMs = 60_000;
+/** How long the first copies of new tables may take. They have few rows. */
+export const copyTimeoutMs = 60_000;
 
 /** The key-value form of a database URL, as PL/Proxy and subscriptions take it. */
 export function connectionOptions(url: string): Record<string, string> {
@@ -61,7 +61,9 @@ const nodesSql = `
   select n.id::integer, n.name, n.url, n.status,
     count(t.id) filter (where not (t.status = 'deleted' and t.deleted_at is null))::integer as schools,
     count(t.id) filter (where t.status = 'deleted' and t.deleted_at is null)::integer as reserved,
-    n.answered_at as "answeredAt", n.unreachable_since as "unreachableSince"
+    -- By name from the row: the commands that repair a lost node also work before the home has these columns.
+    (to_jsonb(n) ->> 'answered_at')::timestamptz as "answeredAt",
+    (to_jsonb(n) ->> 'unreachable_since')::timestamptz as "unreachableSince"
   from platform.node n
   left join platform.tenant t on t.node_id = n.id
   where not n.is_this`;
@@ -115,23 +117,28 @@ const requireNode = async ({ id, url }: Pick<Node, 'id' | 'url'>): Promise<void>
 /** Asks all nodes that have joined whether they answer, and stores the result. */
 export async function checkNodes(home: pg.ClientBase): Promise<NodeCheck[]> {
   const nodes = (await readNodes(home)).filter(({ status }) => status !== 'joining');
-  return Promise.all(
+  const checked = await Promise.all(
     nodes.map(async (node) => {
       const error = await requireNode(node).then(
         () => undefined,
         (cause: unknown) => (cause instanceof Error ? cause.message || String(cause) : String(cause)),
       );
-      const answers = error === undefined;
-      await home.query(
-        `update platform.node
-         set answered_at = case when $2 then now() else answered_at end,
-           unreachable_since = case when not $2 then coalesce(unreachable_since, now()) end
-         where id = $1`,
-        [node.id, answers],
-      );
-      return { name: node.name, error, isChanged: answers === (node.unreachableSince !== null) };
+      return { node, error, answers: error === undefined };
     }),
   );
+  await home.query(
+    `update platform.node n
+     set answered_at = case when c.answers then now() else n.answered_at end,
+       unreachable_since = case when not c.answers then coalesce(n.unreachable_since, now()) end
+     from unnest($1::bigint[], $2::boolean[]) c (id, answers)
+     where n.id = c.id`,
+    [checked.map(({ node }) => node.id), checked.map(({ answers }) => answers)],
+  );
+  return checked.map(({ node, error, answers }) => ({
+    name: node.name,
+    error,
+    isChanged: answers === (node.unreachableSince !== null),
+  }));
 }
 
 /** The subscription of the home to a node. Like that of a node to the home, it is also the name of the slot. */
@@ -312,7 +319,7 @@ export async function addNode(
   });
   onStep('node: has copies of the tables of the platform');
   await subscribe(home, subscriptionOf(node.id), url, 'school_facts, school_tenants', 'copy_data = false');
-  await refreshCopies(home, node);
+  await refreshCopies(home, node, Infinity);
   onStep('home: copies schools, usage, subscriptions, audit entries and facts of the node');
   await home.query(`update platform.node set status = 'active' where id = $1 and status = 'joining'`, [node.id]);
   return findNode(home, name);
@@ -330,7 +337,7 @@ async function refuseSameDatabase(home: pg.Client, node: pg.Client): Promise<voi
 
 /** The tables that a node publishes and the home does not copy yet: those of a new release. */
 async function missingCopies(home: pg.ClientBase, { id, url }: Pick<Node, 'id' | 'url'>): Promise<string[]> {
-  const published = await withOwner(url, (node) =>
+  const published = await withOwnerInTime(url, answerTimeoutMs, (node) =>
     node.query<{ name: string }>(
       `select distinct format('%I.%I', schemaname, tablename) as name from pg_publication_tables
        where pubname in ('school_facts', 'school_tenants')`,
@@ -357,18 +364,27 @@ export async function requireCopies(home: pg.ClientBase, nodeId: number): Promis
     throw new Error(`The home does not copy all tables of ${node.name} yet. Run: school node refresh ${node.name}`);
 }
 
-/** Runs `work` with a lock on what the home copies from these nodes. */
+/**
+ * Runs `work` with a lock on what the home copies from these nodes.
+ * @param timeoutMs  for each lock; Infinity waits
+ * @throws if another process keeps a lock for longer
+ */
 async function withCopies<T>(
   home: pg.ClientBase,
   nodeIds: readonly number[],
   mode: 'shared' | 'exclusive',
   work: () => Promise<T>,
+  timeoutMs = Infinity,
 ): Promise<T> {
   const suffix = mode === 'shared' ? '_shared' : '';
-  for (const id of nodeIds) await home.query(`select pg_advisory_lock${suffix}(core.lock_key('copies', $1))`, [id]);
+  const isLimited = timeoutMs !== Infinity;
+  if (isLimited) await home.query("select set_config('lock_timeout', $1, false)", [String(timeoutMs)]);
   try {
+    for (const id of nodeIds) await home.query(`select pg_advisory_lock${suffix}(core.lock_key('copies', $1))`, [id]);
+    if (isLimited) await home.query('reset lock_timeout');
     return await work();
   } finally {
+    if (isLimited) await home.query('reset lock_timeout').catch(() => undefined);
     for (const id of nodeIds)
       await home.query(`select pg_advisory_unlock${suffix}(core.lock_key('copies', $1))`, [id]).catch(() => undefined);
   }
@@ -384,11 +400,18 @@ export const whileCopiesStay = <T>(
 /**
  * Lets the home copy the tables that a node has published since it joined. Waits while a school that moves from or to
  * the node is closed, and for another call.
+ * @param timeoutMs  for that, and for the copies
  * @returns the tables that are new
+ * @throws if it takes longer, or if the node does not answer
  */
-export const refreshCopies = (home: pg.Client, node: Pick<Node, 'id' | 'url'>): Promise<string[]> =>
-  withCopies(home, [node.id], 'exclusive', async () => {
-    const name = subscriptionOf(node.id);
+export async function refreshCopies(
+  home: pg.Client,
+  node: Pick<Node, 'id' | 'url'>,
+  timeoutMs: number,
+): Promise<string[]> {
+  if ((await missingCopies(home, node)).length === 0) return [];
+  const name = subscriptionOf(node.id);
+  const copy = async () => {
     const missing = await missingCopies(home, node);
     if (missing.length === 0) return [];
     const { rows } = await home.query<{ name: string }>(
@@ -403,9 +426,11 @@ export const refreshCopies = (home: pg.Client, node: Pick<Node, 'id' | 'url'>): 
         node.id,
       ]);
     await home.query(`alter subscription ${name} refresh publication with (copy_data = true)`);
-    await waitForTables(home, name, { timeoutMs: Infinity });
+    await waitForTables(home, name, { timeoutMs });
     return missing;
-  });
+  };
+  return withCopies(home, [node.id], 'exclusive', copy, timeoutMs);
+}
 
 /** Gives a node no new schools, or gives it some again. */
 export async function setDraining(home: pg.Client, name: string, isDraining: boolean): Promise<void> {
@@ -471,7 +496,15 @@ export async function onNodeOfNewSchool<T>(
   // A school at home that exists has an id and no node: creating it again is refused.
   if (url == null || id == null) return create(home, {});
   const release = () => home.query('select core.school_release($1, $2)', [id, reserved_at]);
+  const uncertain = (cause: unknown) =>
+    new Error(
+      'The node did not answer. It may have created the school: look at `school tenant list`. If not, the subdomain ' +
+        'stays reserved: repeat the command to continue, or remove the reservation with `school node release`.',
+      { cause },
+    );
   await requireAnswer(url).catch(async (cause: unknown) => {
+    // An earlier call made the reservation. The node may have created its school.
+    if (reserved_at === null) throw uncertain(cause);
     await release();
     throw new Error(`The node ${nodeName ?? ''} does not answer. No school was created.`, { cause });
   });
@@ -482,11 +515,7 @@ export async function onNodeOfNewSchool<T>(
       await release();
       throw error;
     }
-    throw new Error(
-      'The node did not answer. It may have created the school: look at `school tenant list`. If not, the subdomain ' +
-        'stays reserved: repeat the command to continue, or remove the reservation with `school node release`.',
-      { cause: error },
-    );
+    throw uncertain(error);
   }
 }
 

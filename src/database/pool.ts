@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
 import { switchToRole } from '../domain/role-settings.ts';
 import { defaultConnectionMb, type SchoolPool, schoolPool } from './school-pool.ts';
@@ -102,12 +103,11 @@ export async function withOwnerInTime<T>(
   try {
     await client.connect();
     const result = await work(client);
-    await client.end();
+    await Promise.race([client.end(), pause(timeoutMs, undefined, { ref: false })]);
     return result;
-  } catch (error) {
+  } finally {
     // A silent server would not answer the end of the connection.
     destroySocket(client);
-    throw error;
   }
 }
 

@@ -42,8 +42,8 @@ export async function readQueue(client: pg.ClientBase): Promise<Queue> {
 }
 
 /**
- * Reads the queue, the age of the facts and the state of the nodes within a time limit. The database cancels the statement after half of that
- * time; this function gives up after all of it, even when the connection hangs.
+ * Reads the queue, the age of the facts and the state of the nodes within a time limit. The database cancels the
+ * statement after half of that time; this function gives up after all of it, even when the connection hangs.
  * @throws when the database does not respond in time
  */
 export async function readQueueWithin(pool: pg.Pool, timeoutMs: number): Promise<QueueState> {

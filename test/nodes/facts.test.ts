@@ -226,7 +226,7 @@ describe('a school that moves', () => {
   };
   const refresh = async (name: string) => {
     const { id, url } = await node(name);
-    return withOwner(home, (client) => refreshCopies(client, { id, url }));
+    return withOwner(home, (client) => refreshCopies(client, { id, url }, 60_000));
   };
 
   test('is not closed while the home does not copy a table that was added meanwhile, and moves when it does', async () => {
