@@ -6,8 +6,7 @@ import { until } from '../support/client/until.ts';
 import { type Program, startProgram } from '../support/server/processes.ts';
 import { type School, serviceOfFile } from '../support/server/service.ts';
 import { schoolOn, type ServerName } from './schools.ts';
-import { startServer, stopServer } from './servers.ts';
-import type { Servers } from './setup.ts';
+import { type Servers, startServer, stopServer } from './servers.ts';
 
 const { home, nodes } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
 const { withOwner } = shared;

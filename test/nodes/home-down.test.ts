@@ -4,8 +4,7 @@ import { until } from '../support/client/until.ts';
 import { send } from '../support/client/wire.ts';
 import { operatorEmail, type School, serviceOfFile, testPassword, unique } from '../support/server/service.ts';
 import { schoolOn } from './schools.ts';
-import { signalServer, startServer, stopServer } from './servers.ts';
-import type { Servers } from './setup.ts';
+import { type Servers, signalServer, startServer, stopServer } from './servers.ts';
 
 // The API needs some seconds to notice a server that hangs.
 jest.setTimeout(60_000);

@@ -7,8 +7,7 @@ import { openStream } from '../support/client/stream.ts';
 import { until } from '../support/client/until.ts';
 import { operatorEmail, type School, serviceOfFile, testPassword, unique } from '../support/server/service.ts';
 import { schoolOn } from './schools.ts';
-import { startServer, stopServer } from './servers.ts';
-import type { Servers } from './setup.ts';
+import { type Servers, startServer, stopServer } from './servers.ts';
 
 type Impersonation = OutputOf<typeof ImpersonationSchema>;
 type Entry = OutputOf<typeof AuditLogSchema>;

@@ -4,8 +4,7 @@ import { createRouter } from '../../src/database/router.ts';
 import { until } from '../support/client/until.ts';
 import { freePort, startProgram } from '../support/server/processes.ts';
 import { serviceOfFile, testPassword } from '../support/server/service.ts';
-import { createServer, removeServer, serverUrl, type TestServer } from './servers.ts';
-import type { Servers } from './setup.ts';
+import { createServer, removeServer, type Servers, serverUrl, type TestServer } from './servers.ts';
 
 // Starts and loses a server.
 jest.setTimeout(150_000);

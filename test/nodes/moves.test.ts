@@ -9,8 +9,7 @@ import { until } from '../support/client/until.ts';
 import { send } from '../support/client/wire.ts';
 import { type School, serviceOfFile, testPassword, unique } from '../support/server/service.ts';
 import { startProgram } from '../support/server/processes.ts';
-import { startServer, stopServer } from './servers.ts';
-import type { Servers } from './setup.ts';
+import { type Servers, startServer, stopServer } from './servers.ts';
 
 type Student = OutputOf<typeof StudentSchema>;
 

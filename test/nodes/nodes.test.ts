@@ -4,8 +4,7 @@ import type { Student as StudentSchema } from '../../src/endpoints/students.ts';
 import { until } from '../support/client/until.ts';
 import { type School, serviceOfFile, testPassword, unique } from '../support/server/service.ts';
 import { startProgram } from '../support/server/processes.ts';
-import { serverUrl, startServer, stopServer } from './servers.ts';
-import type { Servers } from './setup.ts';
+import { type Servers, serverUrl, startServer, stopServer } from './servers.ts';
 
 type Student = OutputOf<typeof StudentSchema>;
 

@@ -3,8 +3,7 @@ import { nodeStates, releaseReservations } from '../../src/database/nodes.ts';
 import { until } from '../support/client/until.ts';
 import { freePort, type Program, startProgram } from '../support/server/processes.ts';
 import { serviceOfFile, testJwtSecret, testPassword, unique } from '../support/server/service.ts';
-import { startServer, stopServer } from './servers.ts';
-import type { Servers } from './setup.ts';
+import { type Servers, startServer, stopServer } from './servers.ts';
 
 // Each test starts programs and a server.
 jest.setTimeout(150_000);

@@ -6,8 +6,7 @@ import { until } from '../support/client/until.ts';
 import { startProgram } from '../support/server/processes.ts';
 import { type School, serviceOfFile, testPassword } from '../support/server/service.ts';
 import { schoolOn } from './schools.ts';
-import { signalServer, startServer, stopServer } from './servers.ts';
-import type { Servers } from './setup.ts';
+import { type Servers, signalServer, startServer, stopServer } from './servers.ts';
 
 type System = OutputOf<typeof SystemSchema>;
 type TenantDetail = OutputOf<typeof TenantDetailSchema>;

@@ -1,6 +1,6 @@
 import { setDraining } from '../../src/database/nodes.ts';
 import type { School, TestService } from '../support/server/service.ts';
-import type { Servers } from './setup.ts';
+import type { Servers } from './servers.ts';
 
 export type ServerName = 'home' | 'node-1' | 'node-2';
 

@@ -17,6 +17,14 @@ export interface TestServer {
   port: number;
 }
 
+/** What the tests know about the servers, as JSON in TEST_NODES. */
+export interface Servers {
+  home: string;
+  router: string;
+  homeServer: TestServer;
+  nodes: { name: string; url: string; server: TestServer }[];
+}
+
 /** Whether Postgres 15 and PL/Proxy are installed. */
 export const isInstalled = (): Promise<boolean> =>
   Promise.all([

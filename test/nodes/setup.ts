@@ -4,18 +4,10 @@ import { addNode } from '../../src/database/nodes.ts';
 import { withOwner } from '../../src/database/pool.ts';
 import { createRouter } from '../../src/database/router.ts';
 import { withoutSchedule } from '../support/server/database.ts';
-import { createServer, serverUrl, type TestServer } from './servers.ts';
+import { createServer, type Servers, serverUrl, type TestServer } from './servers.ts';
 
 declare global {
   var nodeServers: TestServer[] | undefined;
-}
-
-/** What the tests know about the servers, as JSON in TEST_NODES. */
-export interface Servers {
-  home: string;
-  router: string;
-  homeServer: TestServer;
-  nodes: { name: string; url: string; server: TestServer }[];
 }
 
 async function createDatabase(server: TestServer, name: string): Promise<string> {

@@ -2,8 +2,7 @@ import { afterAll, describe, expect, test } from '@jest/globals';
 import { until } from '../support/client/until.ts';
 import { send } from '../support/client/wire.ts';
 import { type School, serviceOfFile, testPassword } from '../support/server/service.ts';
-import { signalServer } from './servers.ts';
-import type { Servers } from './setup.ts';
+import { type Servers, signalServer } from './servers.ts';
 
 const { nodes, router } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
 const { withOwner } = shared;

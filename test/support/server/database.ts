@@ -1,6 +1,6 @@
 import { createHash, randomUUID } from 'node:crypto';
 import type pg from 'pg';
-import type { Servers } from '../../nodes/setup.ts';
+import type { Servers } from '../../nodes/servers.ts';
 import { createSpread, dropSpread, nodeOfFile, serversOfWorker } from './spread.ts';
 
 /** A database that serves schools. Statements run as the owner, a superuser who bypasses row security. */

@@ -1,7 +1,6 @@
 import { createHash, randomUUID } from 'node:crypto';
 import type pg from 'pg';
-import { serverUrl, type TestServer } from '../../nodes/servers.ts';
-import type { Servers } from '../../nodes/setup.ts';
+import { type Servers, serverUrl, type TestServer } from '../../nodes/servers.ts';
 
 /** The name of the migrated database on each server of a run with spread schools. */
 export const spreadTemplate = 'template_school';
