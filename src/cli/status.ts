@@ -121,7 +121,8 @@ function describeAll([home, ...nodes]: OfServer<Status>[], json: boolean | undef
   const checkOf = (name: string) => home.result.nodes.find((node) => node.name === name);
   const describeFailure = ({ server, error }: OfServer<Status>) => {
     const since = checkOf(server.name)?.unreachable_since;
-    return `Does not answer${since ? ` since ${formatMinute(new Date(since))}` : ''}: ${error ?? ''}\n`;
+    const failure = since ? `Has not answered since ${formatMinute(new Date(since))}` : 'Does not answer';
+    return `${failure}: ${error ?? ''}\n`;
   };
   if (json) {
     const ofNodes = nodes.map((node) => {

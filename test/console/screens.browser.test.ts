@@ -283,7 +283,7 @@ test('the system page warns of a node that does not answer, and the page of a sc
     await page.reload();
     await page.getByText('The node east has not answered for 7 min: requests of its 1 school get 503.').waitFor();
     const row = (name: string) => page.getByRole('table', { name: 'Nodes' }).getByRole('row', { name: `${name} ` });
-    expect((await row('east').innerText()).split('\t')).toEqual(['east', 'active', '1', 'not for 7 min']);
+    expect((await row('east').innerText()).split('\t')).toEqual(['east', 'active', '1', 'no, for 7 min']);
     expect((await row('west').innerText()).split('\t')).toEqual(['west', 'draining', '0', 'yes']);
     expect(await seriousIssues(page)).toEqual([]);
     await page.goto(`/console/schools/${far?.id ?? ''}`);

@@ -89,7 +89,9 @@ describe.each(outages)('while the home %s', (_name, begin, end) => {
     const counters = async () =>
       (await service.database.query<{ count: string }>('select count(*) from platform.rate_limit_counter'))[0]?.count;
     const before = Number(await counters());
-    expect(await guess(freshIp(), 1)).toEqual([401]);
-    await until(async () => Number(await counters()) > before || undefined);
+    await until(async () => {
+      expect(await guess(freshIp(), 1)).toEqual([401]);
+      return Number(await counters()) > before || undefined;
+    });
   });
 });

@@ -89,7 +89,7 @@ describe('a node that does not answer', () => {
         command('status', '--json'),
       ]);
       expect(listed).toMatchObject({ code: 1, stdout: expect.stringContaining(`no, since ${minute}`) });
-      expect(status).toMatchObject({ code: 1, stdout: expect.stringContaining(`Does not answer since ${minute}: `) });
+      expect(status).toMatchObject({ code: 1, stdout: expect.stringContaining(`Has not answered since ${minute}: `) });
       expect((JSON.parse(json.stdout) as System).nodes[1]).toMatchObject({ name: 'node-2', unreachable_since: since });
     } finally {
       await startServer(server);

@@ -87,15 +87,19 @@ export async function stopServer({ folder }: TestServer): Promise<void> {
 /** Sends a signal to all processes of a server. */
 export function signalServer({ folder }: TestServer, name: NodeJS.Signals): void {
   const main = Number(readFileSync(join(folder, 'postmaster.pid'), 'utf8').split('\n')[0]);
-  const children = spawnSync('pgrep', ['-P', String(main)], { encoding: 'utf8' })
-    .stdout.trim()
-    .split('\n');
-  for (const pid of [main, ...children.map(Number)])
+  const send = (pid: number) => {
     try {
       process.kill(pid, name);
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
     }
+  };
+  // First, so that it starts no other process meanwhile.
+  send(main);
+  const children = spawnSync('pgrep', ['-P', String(main)], { encoding: 'utf8' })
+    .stdout.trim()
+    .split('\n');
+  for (const pid of children.map(Number)) send(pid);
 }
 
 export async function removeServer(server: TestServer): Promise<void> {

@@ -24,7 +24,7 @@ const browsers = {
   firefox: {
     title: 'Firefox',
     setting: 'FIREFOX_PATH',
-    commands: ['firefox', 'firefox-esr'],
+    commands: ['firefox-esr', 'firefox'],
     applications: ['Firefox.app/Contents/MacOS/firefox'],
     package: 'firefox-esr',
   },

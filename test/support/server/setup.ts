@@ -23,13 +23,10 @@ declare global {
 const readySchools = (isInMemory: boolean, isWholeRun: boolean) =>
   isInMemory ? [3, 8, 20, ...(isWholeRun ? [45] : [])] : [2];
 
-const settings = [
-  ...scratchSettings,
-  // Starting a parallel worker takes longer than any query of the tests.
-  'max_parallel_workers_per_gather=0',
-  // The databases of several files at once, so that their pages are neither written nor read again.
-  'shared_buffers=1GB',
-];
+/** Starting a parallel worker takes longer than any query of the tests. */
+const settings = [...scratchSettings, 'max_parallel_workers_per_gather=0'];
+/** If there is memory: the databases of several files at once, so that their pages are neither written nor read again. */
+const inMemory = ['shared_buffers=1GB'];
 
 /**
  * Starts one Postgres server for the whole run, with the databases that test files clone: `template_school` is
@@ -45,7 +42,7 @@ export default async function setup({ nonFlagArgs }: GlobalConfig): Promise<void
     const counts = readySchools(folder !== undefined, nonFlagArgs.length === 0);
     await prepareClusters(dataDir, counts);
     process.env['TEST_READY_SCHOOLS'] = JSON.stringify(counts);
-    const server = await startEmbedded(dataDir, settings);
+    const server = await startEmbedded(dataDir, folder ? [...settings, ...inMemory] : settings);
     globalThis.testServer = { server, dataDir };
     process.env['TEST_SERVER_URL'] = server.url('DATABASE');
     const pooler = process.env['TEST_PGBOUNCER'];

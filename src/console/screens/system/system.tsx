@@ -196,7 +196,7 @@ function Nodes({ state }: { state: SystemState }) {
           name,
           status,
           schools,
-          since !== null ? `not for ${downtime(since, state)}` : answered_at === null ? 'not checked yet' : 'yes',
+          since !== null ? `no, for ${downtime(since, state)}` : answered_at === null ? 'not checked yet' : 'yes',
         ])}
       />
     </Card>
