@@ -108,6 +108,8 @@ export function analyticsProcess({
 
   function start(): Running {
     const program = prebuiltProgram(prebuilt);
+    if (program === undefined)
+      logger.info('There is no current prebuilt schema for analytics, so this start takes longer. Run: npm run build');
     const started: Running = { child: launch(program ?? schemaBuilder), waiting: new Map(), reason: undefined };
     watch(started, program !== undefined);
     return started;
@@ -117,10 +119,12 @@ export function analyticsProcess({
   function watch(started: Running, isPrebuilt: boolean) {
     const { child, waiting } = started;
     let isReady = false;
+    let isOutdated = false;
     child.on('message', (message: ChildMessage) => {
       if (message.kind === 'failed') started.reason = message.message;
+      else if (message.kind === 'outdated') isOutdated = true;
       else if (message.kind === 'ready') isReady = true;
-      else if (message.kind === 'answer') {
+      else {
         waiting.get(message.id)?.answer.resolve(message);
         waiting.delete(message.id);
       }
@@ -138,7 +142,10 @@ export function analyticsProcess({
     child.on('exit', (code, signal) => {
       // Without a reported error, the program is broken, or its schema is not that of the database.
       if (isPrebuilt && !isReady && started.reason === undefined && signal === null && running === started) {
-        logger.warn({ code }, 'The prebuilt schema for analytics cannot be used, so each start takes longer.');
+        const cause = isOutdated
+          ? 'The views of the database are not those of this version.'
+          : `The program ended with ${String(code)}.`;
+        logger.warn({ cause }, 'The prebuilt schema for analytics cannot be used, so each start takes longer.');
         started.child = launch(schemaBuilder);
         watch(started, false);
         for (const [id, { query, signal: cancellation }] of waiting) {
