@@ -8,4 +8,6 @@ export default {
   testMatch: ['<rootDir>/test/nodes/*.test.ts'],
   globalSetup: '<rootDir>/test/nodes/setup.ts',
   globalTeardown: '<rootDir>/test/nodes/teardown.ts',
+  // A file that fails while it loads leaves its service open, which would keep the run from ending.
+  forceExit: true,
 };

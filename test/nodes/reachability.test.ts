@@ -125,6 +125,8 @@ describe('a node that does not answer', () => {
       signalServer(server, 'SIGCONT');
     }
     await until(async () => (await check())[1]?.unreachable_since === null || undefined);
+    // The router refuses requests to a server that hung for some seconds more, also those of the next file.
+    await until(async () => (await far.admin.send('GET', '/api/classes')).status === 200 || undefined);
   });
 
   test('is one whose address leads to another database, too', async () => {
