@@ -1,6 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { globSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { prebuiltFolder, prebuiltProgram } from '../../../src/analytics/prebuilt-program.ts';
 
 const root = join(import.meta.dirname, '../../..');
 
@@ -13,8 +14,8 @@ const newestMtimeMs = (pattern: string) =>
     ),
   );
 
-/** What `npm run build` writes: the sources, one of the files, and the program that builds them. */
-const builds = [
+/** The pages that `npm run build` writes: the sources, one of the files, and the program that builds them. */
+const pages = [
   {
     name: 'console',
     sources: ['src/console/**/*.*'],
@@ -27,19 +28,18 @@ const builds = [
     target: 'dist/guide/index.html',
     command: ['docs/site/build.ts'],
   },
-  {
-    name: 'program for analytics',
-    sources: ['src/analytics/*.*', 'package-lock.json', 'packaging/analytics.ts'],
-    target: 'dist/analytics/main.mjs',
-    command: ['packaging/analytics.ts'],
-  },
 ];
+
+const build = (name: string, command: string[]) => {
+  const { status, stderr } = spawnSync(process.execPath, command, { cwd: root, encoding: 'utf8' });
+  if (status !== 0) throw new Error(`The ${name} could not be built: ${stderr}`);
+};
 
 /** Rebuilds what has sources that are newer than the build. @throws with the error of a build */
 export function prepareBuilds(): void {
-  for (const { name, sources, target, command } of builds) {
+  for (const { name, sources, target, command } of pages) {
     if (Math.max(...sources.map(newestMtimeMs)) <= newestMtimeMs(target)) continue;
-    const { status, stderr } = spawnSync(process.execPath, command, { cwd: root, encoding: 'utf8' });
-    if (status !== 0) throw new Error(`The ${name} could not be built: ${stderr}`);
+    build(name, command);
   }
+  if (prebuiltProgram(prebuiltFolder) === undefined) build('program for analytics', ['packaging/analytics.ts']);
 }
