@@ -27,4 +27,4 @@ VOLUME /data
 EXPOSE 3000
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 CMD ["node", "packaging/health.js"]
 # `--only api` and `--only worker` run one part. `--entrypoint node IMAGE src/cli/main.js` is the command line.
-ENTRYPOINT ["node", "--max-semi-space-size=2", "src/main.js"]
+ENTRYPOINT ["node", "--max-semi-space-size=8", "src/main.js"]

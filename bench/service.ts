@@ -35,7 +35,7 @@ async function startPart(
   await new Promise((done) => log.once('open', done));
   const child = spawn(
     process.execPath,
-    ['--max-semi-space-size=2', ...nodeOptions, join(import.meta.dirname, '../src/main.ts'), '--only', part],
+    ['--max-semi-space-size=8', ...nodeOptions, join(import.meta.dirname, '../src/main.ts'), '--only', part],
     {
       // Not in the process group of the terminal: this process forwards Ctrl-C.
       detached: true,

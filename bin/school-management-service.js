@@ -1,4 +1,4 @@
 #!/usr/bin/env node
 import { run } from './run.js';
 
-run('src/main', ['--max-semi-space-size=2']);
+run('src/main', ['--max-semi-space-size=8']);

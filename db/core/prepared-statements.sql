@@ -4,7 +4,7 @@
 
 -- Not a setting of the role: only a superuser may add a setting of an application to a role.
 create function core.max_prepared_statements() returns integer language sql stable
-  return coalesce(nullif(current_setting('app.max_prepared_statements', true), '')::integer, 250);
+  return coalesce(nullif(current_setting('app.max_prepared_statements', true), '')::integer, 500);
 comment on function core.max_prepared_statements is
   'The number of prepared statements that one connection keeps, of 80 to 330 kB each. A superuser can change it with '
   'alter database ... set app.max_prepared_statements.';

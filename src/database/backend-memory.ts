@@ -1,38 +1,59 @@
-/** Measured with 3 to 50 operations of 250 schools; see docs/decisions/0027-connections-per-school.md. */
-const mbPerSchool = 0.85;
+/**
+ * Measured with 1 to 50 operations of 50 to 300 schools; see docs/decisions/0027-connections-per-school.md. The first
+ * statements of a school load its tables, later ones find most of them loaded.
+ */
+const mbPerSchool = { ofFirstStatements: 0.2, atMost: 0.85 };
 const mbPerStatement = 0.03;
 const mbPerPlan = 0.33;
 /** The default of core.max_prepared_statements(). */
-export const maxPreparedStatements = 250;
+export const maxPreparedStatements = 500;
 
 /** The schools and statements that the backend of a connection has in its caches. */
 export interface Backend {
   openedAt: number;
-  schools: Set<string>;
-  /** Pairs of a school and a statement. */
-  statements: Set<string>;
+  /** The statements of each school. */
+  schools: Map<string, Set<string>>;
+  /** The sum of the statements of all schools, and of the memory of their tables. */
+  statementCount: number;
+  tablesMb: number;
   /** Requests that do not name their school: each counts as a school of its own. */
   unknownSchoolRequests: number;
 }
 
 export const newBackend = (): Backend => ({
   openedAt: Date.now(),
-  schools: new Set(),
-  statements: new Set(),
+  schools: new Map(),
+  statementCount: 0,
+  tablesMb: 0,
   unknownSchoolRequests: 0,
 });
 
 /** Notes that the backend has run a statement. */
 export function remember(backend: Backend, school: number | string | undefined, statement: string): void {
-  if (school === undefined) backend.unknownSchoolRequests++;
-  else {
-    backend.schools.add(String(school));
-    backend.statements.add(`${String(school)} ${statement}`);
+  if (school === undefined) {
+    backend.unknownSchoolRequests++;
+    return;
   }
+  const name = String(school);
+  let statements = backend.schools.get(name);
+  if (!statements) backend.schools.set(name, (statements = new Set()));
+  if (statements.has(statement)) return;
+  const before = tablesMb(statements.size);
+  statements.add(statement);
+  backend.statementCount++;
+  backend.tablesMb += tablesMb(statements.size) - before;
 }
 
+/** The memory of the tables of a school after so many different statements. */
+const tablesMb = (statements: number) => Math.min(mbPerSchool.atMost, statements * mbPerSchool.ofFirstStatements);
+
 /** The estimated memory of a backend, in megabytes. */
-export const estimatedMb = ({ schools, statements, unknownSchoolRequests }: Backend): number =>
-  (schools.size + unknownSchoolRequests) * mbPerSchool +
-  (statements.size + unknownSchoolRequests) * mbPerStatement +
-  Math.min(statements.size + unknownSchoolRequests, maxPreparedStatements) * mbPerPlan;
+export const estimatedMb = (backend: Backend): number => {
+  const statements = backend.statementCount + backend.unknownSchoolRequests;
+  return (
+    backend.tablesMb +
+    backend.unknownSchoolRequests * mbPerSchool.atMost +
+    statements * mbPerStatement +
+    Math.min(statements, maxPreparedStatements) * mbPerPlan
+  );
+};

@@ -96,6 +96,11 @@ export interface SchoolPool {
 
 /** The number of preferred connections of a school that needs no more. The second serves while the first is busy. */
 const preferredSize = 2;
+/**
+ * With more active schools than this for each connection, a school prefers one connection: to wait for it takes less
+ * than what the second one would load and plan, and each backend keeps half as many schools.
+ */
+const manySchoolsPerConnection = 4;
 /** Schools with a request in this time share the connections. */
 const activityMs = 1000;
 /** How long a school that uses its share waits for another connection, though it is free. */
@@ -281,10 +286,13 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
   const maxPerSchool = size <= 2 ? size : size - Math.max(1, Math.floor(size / 5));
 
   /**
-   * The share of a school in the connections, at least two; `maxPerSchool` for a school alone. So many connections it
-   * prefers, and more it gets only after a wait.
+   * The share of a school in the connections, at least two; `maxPerSchool` for a school alone. More it gets only after a
+   * wait.
    */
   const share = () => Math.min(maxPerSchool, Math.max(preferredSize, Math.ceil(size / activeSchools.count())));
+
+  /** How many connections a school prefers. It waits for one of them, but not long. */
+  const preferred = () => (activeSchools.count() > manySchoolsPerConnection * size ? 1 : share());
 
   const isFree = ({ isBusy }: Slot) => !isBusy;
 
@@ -320,7 +328,7 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
   function mayTake({ school, since, order }: Waiter, slot: Slot): boolean {
     if (slot.isReserved) return order.includes(slot);
     const waitedMs = performance.now() - since;
-    if (waitedMs < preferredWaitMs && order.indexOf(slot) >= share()) return false;
+    if (waitedMs < preferredWaitMs && order.indexOf(slot) >= preferred()) return false;
     return school.running < (waitedMs < overShareWaitMs ? share() : maxPerSchool);
   }
 
@@ -381,7 +389,7 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
   /** Waits for a connection. @throws ApiError if there are too many requests; an error if none becomes free in time */
   function acquire(claim: Claim, signal: AbortSignal | undefined): Promise<Slot> {
     const { school, order } = claim;
-    const free = order.find((slot, index) => isFree(slot) && (slot.isReserved || index < share()));
+    const free = order.find((slot, index) => isFree(slot) && (slot.isReserved || index < preferred()));
     if (free && (free.isReserved || school.running < share())) {
       take(free, claim);
       return Promise.resolve(free);

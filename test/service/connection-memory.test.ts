@@ -5,8 +5,8 @@ import { schoolPool } from '../../src/database/school-pool.ts';
 import { until } from '../support/client/until.ts';
 import { serviceOfFile } from '../support/server/service.ts';
 
-// A school counts as 0.85 MB, and 0.36 MB for each operation.
-const service = await serviceOfFile({ METRICS_PORT: '0', DATABASE_POOL_SIZE: '2', DATABASE_CONNECTION_MB: '4' });
+// Each of the first four operations of a school counts as 0.56 MB.
+const service = await serviceOfFile({ METRICS_PORT: '0', DATABASE_POOL_SIZE: '2', DATABASE_CONNECTION_MB: '3' });
 
 async function replacements(): Promise<number> {
   const text = await (await fetch(service.metricsUrl ?? '')).text();
