@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
 import { type Call, dispatcher } from '../src/database/call.ts';
-import { apiPool } from '../src/database/pool.ts';
+import { apiPool, withOptions } from '../src/database/pool.ts';
 import { switchToRole } from '../src/domain/role-settings.ts';
 import { answerParent } from './child.ts';
 import { type Measured, summarize, timed } from './statistics.ts';
@@ -33,6 +33,17 @@ const withCall =
     if (statement.kind !== 'call') throw new Error('Expected a call.');
     return (await call(...statement.args)).answer;
   };
+
+/** A connection of the API without its pool, which would choose the connection by the school, and limit their number. */
+async function callConnection(): Promise<Run> {
+  const client = new pg.Client({
+    connectionString: withOptions(databaseUrl, switchToRole('school_api')),
+    application_name: 'bench_call',
+  });
+  await client.connect();
+  return withCall(dispatcher({ query: (statement: string | pg.QueryConfig) => client.query(statement) }));
+}
+const callConnections: Run[] = [];
 
 const texts = new Map<string, Promise<string>>();
 function readText(file: string): Promise<string> {
@@ -77,9 +88,18 @@ async function bareConnection(): Promise<{ run: Run; end: () => Promise<void> }>
 }
 const bareConnections: Awaited<ReturnType<typeof bareConnection>>[] = [];
 
-/** One function per connection. The dispatcher has a pool instead. */
-async function runners(kind: Statement['kind'], connections: number): Promise<Run[]> {
-  if (kind === 'call') return Array<Run>(connections).fill(withCall(dispatcher(pool)));
+/**
+ * One function per connection. Calls of several schools use the pool of the API, so that each backend keeps the plans of
+ * some schools.
+ */
+async function runners(statements: Statement[], connections: number): Promise<Run[]> {
+  const [first] = statements;
+  if (first?.kind === 'call') {
+    const schools = new Set(statements.map((one) => one.kind === 'call' && one.args[3].school));
+    if (schools.size > 1) return Array<Run>(connections).fill(withCall(dispatcher(pool)));
+    while (callConnections.length < connections) callConnections.push(await callConnection());
+    return callConnections.slice(0, connections);
+  }
   while (bareConnections.length < connections) bareConnections.push(await bareConnection());
   return bareConnections.slice(0, connections).map(({ run }) => run);
 }
@@ -115,7 +135,7 @@ answerParent(async (message: StatementsMessage): Promise<Measured | { answer: st
   const [first] = statements;
   if (!first) throw new Error('There are no statements.');
   if (message.mode === 'each-once') return eachOnce(statements);
-  const runs = await runners(first.kind, message.mode === 'answer' ? 1 : message.connections);
+  const runs = await runners(statements, message.mode === 'answer' ? 1 : message.connections);
   if (message.mode === 'answer') return { answer: (await runs[0]?.(first)) ?? '' };
   const end = performance.now() + (message.mode === 'loop' ? message.seconds * 1000 : Infinity);
   return loop(

@@ -98,11 +98,12 @@ create function core.record_page_query(
   p_record core.record, p jsonb, p_with_total boolean default true, p_source text default null
 ) returns text language plpgsql stable as $$
 declare
-  v_size text := 'coalesce(((select core.request()) ->> ''pageSize'')::integer, 20)';
+  -- Without a subquery, because these are evaluated once in any case.
+  v_size text := 'coalesce((core.request() ->> ''pageSize'')::integer, 20)';
   v_largest_size integer := greatest((p ->> 'pageSize')::integer, 100);
   v_page text := case
     when coalesce((p ->> 'page')::bigint, 1) = 1 then '1'
-    else '((select core.request()) ->> ''page'')::bigint'
+    else '(core.request() ->> ''page'')::bigint'
   end;
   v_source text := coalesce(p_source, p_record.source);
   v_sort text := coalesce(ltrim(p ->> 'sort', '-'), p_record.default_sort);
@@ -173,23 +174,21 @@ declare
   v_query text;
   v_answer json;
 begin
-  select concat_ws(' ', r.name, r.xmin, (
+  select md5(concat_ws(' ', r.name, r.xmin, (
       select string_agg(
         case
           when key in ('sort', 'order', 'is_deleted', 'include_ended') or key = any (r.literal_filters)
             then key || '=' || quote_literal(value)
           else key
         end, ' ')
-      from jsonb_each_text(p) where value is not null))
+      from jsonb_each_text(p) where value is not null),
+      (p ->> 'page')::bigint = 1, greatest((p ->> 'pageSize')::integer, 100), p_with_total, p_source))
     into strict v_name from core.record r where r.name = p_record;
-  v_name := concat_ws(' ',
-    v_name, (p ->> 'page')::bigint = 1, greatest((p ->> 'pageSize')::integer, 100), p_with_total, p_source);
-  if p ->> 'search' is not null then
+  if p ? 'search' then
     select * into strict v_record from core.record where name = p_record;
     v_name := case when core.is_search_prepared(v_record, p)
-      then v_name || ' search' || cardinality(core.search_patterns(p ->> 'search')) end;
+      then v_name || coalesce(cardinality(core.search_patterns(p ->> 'search')), 0) end;
   end if;
-  v_name := md5(v_name);
   if v_name is not null then
     v_answer := core.run_prepared(null, p, v_name);
     if v_answer is not null then
