@@ -32,11 +32,20 @@ export async function measureFairness(rig: Rig, seconds: number, rounds: number)
         sample(rig, bench, 500, () => pick(...of)),
       ),
     );
+  const get = (request: ReturnType<typeof serviceRequests>[number]) => {
+    const token = String(request.headers?.['authorization']).replace('Bearer ', '');
+    return timedRequest(rig.service.url, request.path ?? '', token);
+  };
+  // With the same client as below, because it uses the same processors.
   const closedLoop = async () => {
-    // The two cases alternate.
-    const requests = requestsOf(...schools).toSorted(() => Math.random() - 0.5);
-    return (await rig.load.ask<Measured>({ url: rig.service.url, requests, connections: rig.connections, seconds }))
-      .perSecond;
+    const requests = requestsOf(...schools);
+    const end = performance.now() + seconds * 1000;
+    let count = 0;
+    const loop = async () => {
+      for (; performance.now() < end; count++) await get(pick(...requests));
+    };
+    await Promise.all(Array.from({ length: rig.connections }, loop));
+    return count / seconds;
   };
   await closedLoop();
   const capacity = await closedLoop();
@@ -44,11 +53,7 @@ export async function measureFairness(rig: Rig, seconds: number, rounds: number)
 
   const send = async (rate: number, ...of: School[]) => {
     const requests = requestsOf(...of);
-    const latencies = await sendSteadily(rate, seconds, async () => {
-      const { path, headers } = pick(...requests);
-      const token = String(headers?.['authorization']).replace('Bearer ', '');
-      return (await timedRequest(rig.service.url, path ?? '', token)).milliseconds;
-    });
+    const latencies = await sendSteadily(rate, seconds, async () => (await get(pick(...requests))).milliseconds);
     return summarize(latencies, seconds * 1000);
   };
   const result: Fairness = { capacity, share, without: [], with: [] };

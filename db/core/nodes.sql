@@ -26,6 +26,16 @@ comment on function core.node_reachability is
   'By the name of each node, whether it answered the last check of the worker; null before the first check. Security '
   'definer, because nobody but the owner may read the addresses of the nodes.';
 
+create function core.node_queues() returns json
+  language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+    select coalesce(json_object_agg(name, queue order by name), '{}')
+    from platform.node
+    where not is_this and unreachable_since is null and queue is not null
+  $$;
+comment on function core.node_queues is
+  'By the name of each node that answered the last check of the worker, its jobs then, as core.queue returns them. '
+  'Security definer, as core.node_reachability.';
+
 -- PL/Proxy replaces its connection after an error, and passes on neither the constraint nor the column. So errors are
 -- returned as data, and the router raises them again.
 create function core.call_routed(p_operation text, p_session_id bigint, p jsonb, p_context jsonb, p_content bytea,

@@ -125,6 +125,7 @@ comment on function core.remote_second_factor_reencrypt is 'core.second_factor_r
 -- The functions that the API calls besides core.call. Those of the home have the same signatures there.
 
 create function core.analytics_age() returns json language plproxy as $$ cluster core.server_name('home'); run on any; $$;
+create function core.node_queues() returns json language plproxy as $$ cluster core.server_name('home'); run on any; $$;
 create function core.node_reachability() returns json language plproxy as $$ cluster core.server_name('home'); run on any; $$;
 create function core.has_analysts() returns boolean language plproxy as $$ cluster core.server_name('home'); run on any; $$;
 create function core.queue() returns json language plproxy as $$ cluster core.server_name('home'); run on any; $$;
@@ -180,8 +181,14 @@ comment on function core.refuse_server is
   'Refuses requests to a server that does not answer, for some seconds. Returns the schools that it has, by id and by '
   'subdomain.';
 
-create function core.server_of(p_tenant_id bigint) returns text language sql stable
-  return coalesce((select 'node_' || node_id from platform.tenant where id = p_tenant_id), 'home');
+-- In PL/pgSQL, because Postgres before 18 plans the query of an SQL function in each transaction.
+create function core.server_of(p_tenant_id bigint) returns text language plpgsql stable as $$
+declare
+  v_server text;
+begin
+  select 'node_' || node_id into v_server from platform.tenant where id = p_tenant_id;
+  return coalesce(v_server, 'home');
+end $$;
 comment on function core.server_of is
   'The server of a school. The home answers for a school that does not exist, and for null.';
 
@@ -289,7 +296,9 @@ declare
   o core.operation;
   v_answer record;
 begin
-  select * into o from core.operation where name = p_operation;
+  if not p_context ? 'school' then
+    select * into o from core.operation where name = p_operation;
+  end if;
   if p_context ? 'school' or o.access not in ('platform', 'analyst') then
     v_answer := core.remote_call(core.server_of(core.school_of(o.access, p, p_context)), p_operation, p_session_id, p,
       p_context, p_content);

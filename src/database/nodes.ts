@@ -106,33 +106,35 @@ export interface NodeCheck {
   isChanged: boolean;
 }
 
-/** @throws if a node does not answer in time, or if another database does */
-const requireNode = async ({ id, url }: Pick<Node, 'id' | 'url'>): Promise<void> => {
+/** @returns the queue of a node. @throws if the node does not answer in time, or if another database does */
+const queueOf = async ({ id, url }: Pick<Node, 'id' | 'url'>): Promise<object | undefined> => {
   const { rows } = await withOwnerInTime(url, answerTimeoutMs, (client) =>
-    client.query<{ server: string }>('select core.server_id() as server'),
+    client.query<{ server: string; queue: object }>('select core.server_id() as server, core.queue() as queue'),
   );
   if (rows[0]?.server !== `node_${String(id)}`) throw new Error('The database at its address is not this node.');
+  return rows[0].queue;
 };
 
-/** Asks all nodes that have joined whether they answer, and stores the result. */
+/** Asks all nodes that have joined for their queues, and stores these and whether the nodes answer. */
 export async function checkNodes(home: pg.ClientBase): Promise<NodeCheck[]> {
   const nodes = (await readNodes(home)).filter(({ status }) => status !== 'joining');
   const checked = await Promise.all(
     nodes.map(async (node) => {
-      const error = await requireNode(node).then(
-        () => undefined,
-        (cause: unknown) => (cause instanceof Error ? cause.message || String(cause) : String(cause)),
-      );
-      return { node, error, answers: error === undefined };
+      try {
+        return { node, queue: await queueOf(node), error: undefined, answers: true };
+      } catch (cause) {
+        return { node, error: cause instanceof Error ? cause.message || String(cause) : String(cause), answers: false };
+      }
     }),
   );
   await home.query(
     `update platform.node n
      set answered_at = case when c.answers then now() else n.answered_at end,
-       unreachable_since = case when not c.answers then coalesce(n.unreachable_since, now()) end
-     from unnest($1::bigint[], $2::boolean[]) c (id, answers)
+       unreachable_since = case when not c.answers then coalesce(n.unreachable_since, now()) end,
+       queue = coalesce(c.queue, n.queue)
+     from json_to_recordset($1) c (id bigint, answers boolean, queue json)
      where n.id = c.id`,
-    [checked.map(({ node }) => node.id), checked.map(({ answers }) => answers)],
+    [JSON.stringify(checked.map(({ node, answers, queue }) => ({ id: node.id, answers, queue })))],
   );
   return checked.map(({ node, error, answers }) => ({
     name: node.name,

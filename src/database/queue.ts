@@ -31,6 +31,8 @@ export interface QueueState {
   queue: Queue;
   facts: Facts;
   nodes: NodeReachability;
+  /** The queues of the nodes that answered the last check of the worker, as they were then, by name. */
+  nodeQueues: Record<string, Queue>;
 }
 
 /** Whether each node answered the last check of the worker, by name; null before the first check. */
@@ -54,7 +56,7 @@ export async function readQueueWithin(pool: pg.Pool, timeoutMs: number): Promise
   // Two statements in one message, so that `set local` also applies behind a connection pooler.
   const reading = pool.query(
     `set local statement_timeout = ${String(timeoutMs / 2)}; select core.queue() as queue, core.analytics_age() as facts,
-       core.node_reachability() as nodes`,
+       core.node_reachability() as nodes, core.node_queues() as "nodeQueues"`,
   ) as unknown as Promise<pg.QueryResult<QueueState>[]>;
   try {
     const answer = (await Promise.race([reading, timeout]))[1]?.rows[0];

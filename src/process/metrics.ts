@@ -6,7 +6,7 @@ import packageJson from '../../package.json' with { type: 'json' };
 import { refusalCounts } from '../concurrency/refusals.ts';
 import type { SchoolPool } from '../database/school-pool.ts';
 import type { ObserveDelivery } from '../../workers/task-context.ts';
-import { type QueueState, readQueueWithin } from '../database/queue.ts';
+import { type Queue, type QueueState, readQueueWithin } from '../database/queue.ts';
 import { listen } from './listen.ts';
 
 /** The Prometheus metrics of one process, served on a separate port. */
@@ -96,19 +96,20 @@ function createQueueGauges(prom: Prometheus, registers: Registry[]): (state?: Qu
   });
   const workerAlive = new prom.Gauge({
     name: 'school_worker_alive',
-    help: 'Whether a worker is alive in any process.',
+    help: 'Whether a worker is alive in any process. With a node: whether one serves it.',
+    labelNames: ['node'] as const,
     registers,
   });
   const jobs = new prom.Gauge({
     name: 'school_jobs',
-    help: 'Jobs in the queue (same in every process). waiting: scheduled or to be retried. failed: no attempts left.',
-    labelNames: ['task', 'state'] as const,
+    help: 'Jobs in the queue (same in every process). waiting: scheduled or to be retried. failed: no attempts left. With a node: those of its queue, a minute old at most.',
+    labelNames: ['node', 'task', 'state'] as const,
     registers,
   });
   const oldestReady = new prom.Gauge({
     name: 'school_job_oldest_ready_seconds',
-    help: 'Seconds since the oldest ready job became ready; 0 without one.',
-    labelNames: ['task'] as const,
+    help: 'Seconds since the oldest ready job became ready; 0 without one. With a node: of its queue.',
+    labelNames: ['node', 'task'] as const,
     registers,
   });
   const factsAge = new prom.Gauge({
@@ -127,18 +128,21 @@ function createQueueGauges(prom: Prometheus, registers: Registry[]): (state?: Qu
     // Drop the values of the previous scrape.
     for (const gauge of [jobs, oldestReady, workerAlive, nodeUp]) gauge.reset();
     if (!state) {
-      workerAlive.remove();
       factsAge.remove();
       return;
     }
-    const { queue, facts, nodes } = state;
+    const { queue, facts, nodes, nodeQueues } = state;
     for (const [node, answers] of Object.entries(nodes)) if (answers !== null) nodeUp.set({ node }, answers ? 1 : 0);
     factsAge.set(facts.oldest_seconds);
-    workerAlive.set(queue.worker ? 1 : 0);
-    for (const each of queue.tasks) {
-      for (const state of states) jobs.set({ task: each.task, state }, each[state]);
-      oldestReady.set({ task: each.task }, each.oldest_ready_seconds ?? 0);
-    }
+    const setQueue = ({ worker, tasks }: Queue, server: { node?: string }) => {
+      workerAlive.set(server, worker ? 1 : 0);
+      for (const each of tasks) {
+        for (const state of states) jobs.set({ ...server, task: each.task, state }, each[state]);
+        oldestReady.set({ ...server, task: each.task }, each.oldest_ready_seconds ?? 0);
+      }
+    };
+    setQueue(queue, {});
+    for (const [node, ofNode] of Object.entries(nodeQueues)) setQueue(ofNode, { node });
   };
 }
 

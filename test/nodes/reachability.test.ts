@@ -82,6 +82,10 @@ describe('a node that does not answer', () => {
       const metrics = await (await fetch(service.metricsUrl ?? '')).text();
       expect(metrics).toMatch(/^school_node_up\{node="node-1"\} 1$/m);
       expect(metrics).toMatch(/^school_node_up\{node="node-2"\} 0$/m);
+      // The queue of a node that does not answer is unknown.
+      expect(metrics).toMatch(/^school_worker_alive\{node="node-1"\} [01]$/m);
+      expect(metrics).toMatch(/^school_jobs\{(?=.*node="node-1").*state="ready".*\} \d+$/m);
+      expect(metrics).not.toMatch(/^school_(worker_alive|jobs)\{.*node="node-2"/m);
       const minute = `${since.slice(0, 16).replace('T', ' ')} UTC`;
       const [listed, status, json] = await Promise.all([
         command('node', 'list'),

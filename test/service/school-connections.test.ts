@@ -46,15 +46,16 @@ async function whileLocked<T>(
   }
 }
 
+const waitingBackends = async () =>
+  (
+    await service.database.query<{ pid: number }>(
+      `select pid from pg_stat_activity
+       where datname = current_database() and application_name = 'school_api' and wait_event_type = 'Lock'`,
+    )
+  ).map(({ pid }) => pid);
+
 const waitingForLock = async (count: number) =>
-  until(
-    async () =>
-      (
-        await service.database.query(
-          "select from pg_stat_activity where datname = current_database() and application_name = 'school_api' and wait_event_type = 'Lock'",
-        )
-      ).length >= count || undefined,
-  );
+  until(async () => (await waitingBackends()).length >= count || undefined);
 
 describe('the connections of the API', () => {
   test('the requests of a school use the same connection, also between requests of other schools', async () => {
@@ -62,6 +63,20 @@ describe('the connections of the API', () => {
     for (const school of schools) first.push(await backendOf(school));
     for (let n = 0; n < 5; n++)
       for (const [index, school] of schools.entries()) expect(await backendOf(school)).toBe(first[index]);
+  });
+
+  test('operators use a connection that no school uses, so that its backend keeps no plans of schools', async () => {
+    const ofSchools = await whileLocked(schools, async (unlock) => {
+      const answers = Array.from({ length: size }, (_, n) => schools[n % 3]?.admin.get('/api/students'));
+      await waitingForLock(size);
+      const backends = await waitingBackends();
+      await unlock();
+      await Promise.all(answers);
+      return backends;
+    });
+    expect(ofSchools).toHaveLength(size);
+    await service.operator.get('/api/platform/plans');
+    expect(ofSchools).not.toContain((await connections())[0]?.pid);
   });
 
   test('one school uses all connections but one, which serves the others', async () => {
