@@ -18,6 +18,7 @@ grant execute on function
   core.accounts_at(text),
   core.admit(text, bigint, jsonb, jsonb),
   core.analytics_age(),
+  core.backend_memory_mb(),
   core.call(text, bigint, jsonb, jsonb, bytea),
   core.call_impersonated(text, bigint, jsonb, jsonb, bytea),
   core.call_routed(text, bigint, jsonb, jsonb, bytea),

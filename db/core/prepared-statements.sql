@@ -9,6 +9,17 @@ comment on function core.max_prepared_statements is
   'The number of prepared statements that one connection keeps, of 80 to 330 kB each. A superuser can change it with '
   'alter database ... set app.max_prepared_statements.';
 
+create function core.backend_memory_mb() returns double precision
+  language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return (select sum(total_bytes) from pg_backend_memory_contexts) / 1024 / 1024;
+exception when insufficient_privilege then
+  return null;
+end $$;
+comment on function core.backend_memory_mb is
+  'The memory of this connection in MB: its plans and its copy of the catalog. Takes some milliseconds. Null if the '
+  'owner may not know it (pg_read_all_stats). Security definer, because the API is not a member of that role.';
+
 create function core.request() returns jsonb language sql stable
   return current_setting('app.request')::jsonb;
 comment on function core.request is

@@ -18,6 +18,8 @@ export interface Backend {
   tablesMb: number;
   /** Requests that do not name their school: each counts as a school of its own. */
   unknownSchoolRequests: number;
+  /** The difference that the last measurement has shown; see `correctEstimate`. */
+  correctionMb: number;
 }
 
 export const newBackend = (): Backend => ({
@@ -26,6 +28,7 @@ export const newBackend = (): Backend => ({
   statementCount: 0,
   tablesMb: 0,
   unknownSchoolRequests: 0,
+  correctionMb: 0,
 });
 
 /** Notes that the backend has run a statement. */
@@ -51,9 +54,15 @@ const tablesMb = (statements: number) => Math.min(mbPerSchool.atMost, statements
 export const estimatedMb = (backend: Backend): number => {
   const statements = backend.statementCount + backend.unknownSchoolRequests;
   return (
+    backend.correctionMb +
     backend.tablesMb +
     backend.unknownSchoolRequests * mbPerSchool.atMost +
     statements * mbPerStatement +
     Math.min(statements, maxPreparedStatements) * mbPerPlan
   );
 };
+
+/** Replaces the estimate so far by what the backend has reported. */
+export function correctEstimate(backend: Backend, reportedMb: number): void {
+  backend.correctionMb += reportedMb - estimatedMb(backend);
+}

@@ -12,7 +12,7 @@ import {
   shares,
 } from '../concurrency/shares.ts';
 import { ApiError } from '../domain/errors.ts';
-import { type Backend, estimatedMb, newBackend, remember } from './backend-memory.ts';
+import { type Backend, correctEstimate, estimatedMb, newBackend, remember } from './backend-memory.ts';
 import { cancelOnAbort } from './cancel.ts';
 import { classify } from './errors.ts';
 
@@ -109,8 +109,11 @@ const overShareWaitMs = 500;
 const idleTimeoutMs = 5 * 60_000;
 /** Connections are replaced at this age, so that memory which the estimate does not know is freed too. */
 const maxAgeMs = 15 * 60_000;
+/** A backend is kept if it is smaller than this part of the limit, so that it is not measured at each request. */
+const smallerPart = 0.95;
 /** At most this many requests wait for each connection. Each takes some kilobytes, and 64 kB with a large body. */
 const maxWaitingPerConnection = 100;
+type ReplacementReason = 'replacedForMemory' | 'replacedForAge';
 /** A statement that runs. */
 interface Run {
   school: string;
@@ -468,15 +471,37 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
     schools.forgetIdle();
   }
 
-  function replacementReason({ backend }: Slot): 'replacedForMemory' | 'replacedForAge' | undefined {
+  function replacementReason({ backend }: Slot): ReplacementReason | undefined {
     if (isReplacing || isEnded) return undefined;
     if (estimatedMb(backend) >= maxConnectionMb) return 'replacedForMemory';
     return Date.now() - backend.openedAt >= maxAgeMs ? 'replacedForAge' : undefined;
   }
 
+  /** Whether the backend is smaller than its estimate. Without an answer the estimate counts. */
+  async function isSmaller({ backend }: Slot, client: pg.PoolClient): Promise<boolean> {
+    // The types of pg lack query_timeout.
+    const statement: pg.QueryConfig & { query_timeout: number } = {
+      text: 'select core.backend_memory_mb() as mb',
+      query_timeout: connectionTimeoutMs,
+    };
+    const reported = await client
+      .query<{ mb: number | null }>(statement)
+      .then(({ rows }) => rows[0]?.mb ?? null)
+      .catch(() => null);
+    if (reported === null) return false;
+    correctEstimate(backend, reported);
+    return estimatedMb(backend) < smallerPart * maxConnectionMb;
+  }
+
   /** Closes the connection of a slot and opens the next one. No other one is replaced meanwhile. */
-  async function replace(slot: Slot, client: pg.PoolClient): Promise<void> {
+  async function replace(slot: Slot, client: pg.PoolClient, reason: ReplacementReason): Promise<void> {
     isReplacing = true;
+    if (reason === 'replacedForMemory' && (await isSmaller(slot, client))) {
+      isReplacing = false;
+      client.release();
+      return;
+    }
+    counts[reason]++;
     client.release(true);
     try {
       (await slot.pool.connect()).release();
@@ -526,10 +551,8 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
         if (finishCancellation && !(await finishCancellation()))
           broken ??= new Error('A cancel request may still be on its way to this connection.');
         const reason = broken ? undefined : replacementReason(slot);
-        if (reason) {
-          counts[reason]++;
-          replacement = replace(slot, client);
-        } else client.release(broken);
+        if (reason) replacement = replace(slot, client, reason);
+        else client.release(broken);
       }
     } finally {
       // Again, because the request may have taken long.

@@ -33,6 +33,7 @@ const granted: Record<string, string[]> = {
   school_api: [
     'accounts_at',
     'admit',
+    'backend_memory_mb',
     'call',
     'call_impersonated',
     'call_routed',
