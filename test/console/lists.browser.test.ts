@@ -165,7 +165,7 @@ test('the palette goes to a page or a school, and / focuses the search until it 
 
   await page.keyboard.press('Meta+k');
   await page.keyboard.type(word);
-  await palette.getByRole('option').nth(1).waitFor();
+  await palette.getByRole('option', { name: `${word} 02` }).waitFor();
   await page.keyboard.press('ArrowDown');
   await page.keyboard.press('Enter');
   await heading(page, `${word} 02`);
