@@ -30,10 +30,11 @@ create function core.node_queues() returns json
   language sql stable security definer set search_path = pg_catalog, pg_temp as $$
     select coalesce(json_object_agg(name, queue order by name), '{}')
     from platform.node
-    where not is_this and unreachable_since is null and queue is not null
+    where unreachable_since is null and answered_at > now() - interval '5 minutes'
   $$;
 comment on function core.node_queues is
   'By the name of each node that answered the last check of the worker, its jobs then, as core.queue returns them. '
+  'Nothing when the worker of the home has not checked for five minutes. '
   'Security definer, as core.node_reachability.';
 
 -- PL/Proxy replaces its connection after an error, and passes on neither the constraint nor the column. So errors are

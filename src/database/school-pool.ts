@@ -314,7 +314,7 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
     return {
       school,
       caller: school.callers.of(request.caller ?? ''),
-      // The reserved one first: its backend keeps no plans of schools, which make the creation of a school slower.
+      // The reserved one first: its backend keeps no plans of schools, and those of schools none of operators.
       order: isReservable ? [...slots.filter(({ isReserved }) => isReserved), ...order] : order,
     };
   }
@@ -493,8 +493,11 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
     return estimatedMb(backend) < smallerPart * maxConnectionMb;
   }
 
-  /** Closes the connection of a slot and opens the next one. No other one is replaced meanwhile. */
-  async function replace(slot: Slot, client: pg.PoolClient, reason: ReplacementReason): Promise<void> {
+  /**
+   * Closes the connection of a slot and opens the next one, unless its backend is smaller than estimated. No other one is
+   * replaced meanwhile.
+   */
+  async function replaceIfNeeded(slot: Slot, client: pg.PoolClient, reason: ReplacementReason): Promise<void> {
     isReplacing = true;
     if (reason === 'replacedForMemory' && (await isSmaller(slot, client))) {
       isReplacing = false;
@@ -551,7 +554,7 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
         if (finishCancellation && !(await finishCancellation()))
           broken ??= new Error('A cancel request may still be on its way to this connection.');
         const reason = broken ? undefined : replacementReason(slot);
-        if (reason) replacement = replace(slot, client, reason);
+        if (reason) replacement = replaceIfNeeded(slot, client, reason);
         else client.release(broken);
       }
     } finally {

@@ -102,7 +102,7 @@ function createQueueGauges(prom: Prometheus, registers: Registry[]): (state?: Qu
   });
   const jobs = new prom.Gauge({
     name: 'school_jobs',
-    help: 'Jobs in the queue (same in every process). waiting: scheduled or to be retried. failed: no attempts left. With a node: those of its queue, a minute old at most.',
+    help: 'Jobs in the queue (same in every process). waiting: scheduled or to be retried. failed: no attempts left. With a node: those of its queue at the last check.',
     labelNames: ['node', 'task', 'state'] as const,
     registers,
   });

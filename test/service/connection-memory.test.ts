@@ -8,6 +8,22 @@ import { serviceOfFile } from '../support/server/service.ts';
 // Each of the first four operations of a school counts as 0.56 MB. A connection with an estimate of 2 MB has more than that.
 const service = await serviceOfFile({ METRICS_PORT: '0', DATABASE_POOL_SIZE: '2', DATABASE_CONNECTION_MB: '2' });
 
+const openPool = (options: {
+  size: number;
+  maxConnectionMb: number;
+  preferredWaitMs?: number;
+  stream?: () => Socket;
+}) => {
+  const { size, maxConnectionMb, preferredWaitMs = 20, stream } = options;
+  return schoolPool({
+    size,
+    maxConnectionMb,
+    connectionTimeoutMs: 3000,
+    preferredWaitMs,
+    client: { connectionString: service.database.url, ...(stream ? { stream } : {}) },
+  });
+};
+
 async function replacements(): Promise<number> {
   const text = await (await fetch(service.metricsUrl ?? '')).text();
   return Number(/^school_database_replacements_total\{reason="memory"\} (\d+)$/m.exec(text)?.[1]);
@@ -68,13 +84,7 @@ test('connections are replaced one at a time', async () => {
     };
     return socket;
   };
-  const pool = schoolPool({
-    size: 3,
-    maxConnectionMb: 0.5,
-    connectionTimeoutMs: 3000,
-    preferredWaitMs: 20,
-    client: { connectionString: service.database.url, stream },
-  });
+  const pool = openPool({ size: 3, maxConnectionMb: 0.5, stream });
   const select = () =>
     Promise.all(
       [1, 2, 3].map((school) => pool.query('select 1', { school, isVerified: true, statement: 'students_list' })),
@@ -93,13 +103,7 @@ test('connections are replaced one at a time', async () => {
 });
 
 test('requests for schools that do not exist do not count as memory', async () => {
-  const pool = schoolPool({
-    size: 1,
-    maxConnectionMb: 1,
-    connectionTimeoutMs: 3000,
-    preferredWaitMs: 20,
-    client: { connectionString: service.database.url },
-  });
+  const pool = openPool({ size: 1, maxConnectionMb: 1 });
   const request = (statement: string, n: number) =>
     pool.query(statement, { school: `school-${n}`, isVerified: false, statement: 'auth_login' });
   const refuse = "select core.fail('tenant_not_found', 'There is no such school.')";
@@ -111,13 +115,7 @@ test('requests for schools that do not exist do not count as memory', async () =
 });
 
 test('a connection whose backend has less memory than estimated is kept', async () => {
-  const pool = schoolPool({
-    size: 1,
-    maxConnectionMb: 20,
-    connectionTimeoutMs: 3000,
-    preferredWaitMs: 20,
-    client: { connectionString: service.database.url },
-  });
+  const pool = openPool({ size: 1, maxConnectionMb: 20 });
   const backend = async (n: number) =>
     (
       await pool.query<{ pid: number }>('select pg_backend_pid() as pid', {
@@ -130,5 +128,20 @@ test('a connection whose backend has less memory than estimated is kept', async 
   // An estimate of 28 MB for a backend that has loaded nothing.
   for (let n = 1; n < 50; n++) expect(await backend(n)).toBe(first);
   expect(pool.counts.replacedForMemory).toBe(0);
+  await pool.end();
+});
+
+test('a school waits for its first connection when many schools are active, so that each backend keeps fewer', async () => {
+  const pool = openPool({ size: 3, maxConnectionMb: 250, preferredWaitMs: 1000 });
+  const twice = async (school: string) => {
+    const request = { school, isVerified: true, statement: 'students_list' };
+    const backend = () => pool.query<{ pid: number }>('select pg_backend_pid() as pid, pg_sleep(0.05)', request);
+    const answers = await Promise.all([backend(), backend()]);
+    return new Set(answers.map(({ rows }) => rows[0]?.pid)).size;
+  };
+  expect(await twice('school-1')).toBe(2);
+  // More than four for each connection.
+  for (let n = 2; n <= 13; n++) await pool.query('select', { school: `school-${n}`, isVerified: true, statement: '' });
+  expect(await twice('school-1')).toBe(1);
   await pool.end();
 });
