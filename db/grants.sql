@@ -69,7 +69,8 @@ declare
     queue_webhooks,login_challenge,login_challenge_use,is_enrollment,has_second_factor,needs_second_factor,
     second_factor_attempt,second_factor_use,second_factor_summary,second_factor_remove,second_factor_delete,
     recovery_codes_replace,totp_begin,totp_confirm,device_remember,
-    api_key_id,own_idempotency_key,operator_access,lock_key,webhook_secret_overlap,max_api_keys_per_user
+    api_key_id,own_idempotency_key,operator_access,lock_key,unknown_lock,webhook_secret_overlap,
+    max_api_keys_per_user
   }';
   v_tenant_only text[] := '{
     enforce_plan_limits,tenant_usage,has_whole_school_scope,can_see_teacher_details,require_whole_school,class_staff,
@@ -231,6 +232,7 @@ grant execute on function
   core.schools_with_subscription_ending(),
   core.subscription_daily(bigint),
   core.tenant_lock_key(bigint),
+  core.unknown_lock(text),
   core.webhook_attempt_save(bigint, bigint, boolean, integer, text, text, integer),
   core.webhook_deliveries_due(bigint, integer),
   core.webhook_job_end(bigint)

@@ -6,12 +6,13 @@ create or replace function core.unknown_lock(p_kind text) returns integer langua
 begin
   raise exception 'There is no lock of the kind %.', p_kind;
 end $$;
-comment on function core.unknown_lock is 'Fails. For core.lock_key.';
+comment on function core.unknown_lock is
+  'Fails. For core.lock_key. Its callers must have the privilege to execute it, though they do not.';
 
--- The keys of all advisory locks. A key has two 32-bit halves: the kind of the lock, and what it locks. TypeScript
--- takes four more kinds: 7310, the migration of the database (src/database/migration-lock.ts); 7312, shared by all
--- running workers, and 7315, one for each worker, by the hash of its name (workers/worker.ts); 7316, the daily run of
--- a school (workers/tasks/daily_school.ts).
+-- The keys of all advisory locks. A key has two 32-bit halves: the kind of the lock, and what it locks. Of a number
+-- with more bits, such as that of a school that was created on a node, the lower ones count. TypeScript takes three more kinds: 7310,
+-- the migration of the database (src/database/migration-lock.ts); 7312, shared by all running workers, and 7315, one
+-- for each worker, by the hash of its name (workers/worker.ts).
 -- Not strict, so that Postgres inlines it and evaluates the case while it plans.
 create or replace function core.lock_key(p_kind text, p_object bigint) returns bigint language sql immutable
   return (
@@ -23,6 +24,8 @@ create or replace function core.lock_key(p_kind text, p_object bigint) returns b
       -- The notifications of a school, and those of one recipient (core.lock_notification_recipients).
       when 'notifications' then 7314
       when 'recipient' then 7317
+      -- The daily run of a school (workers/tasks/daily_school.ts).
+      when 'daily run' then 7316
       -- Creating a webhook of a school or of the platform, because their number is limited.
       when 'webhooks' then 7319
       -- The commands that move a school to another server, at home (src/database/school-move.ts).

@@ -115,7 +115,7 @@ const granted: Record<string, string[]> = {
     'enforce_plan_limits',
     'audit_api_key',
   ],
-  'school_platform and school_tenant and school_worker': ['lock_key'],
+  'school_platform and school_tenant and school_worker': ['lock_key', 'unknown_lock'],
   'school_api and school_worker': ['analytics_age', 'node_queues', 'node_reachability', 'queue'],
   'school_api and school_platform and school_tenant': ['search_path_of'],
   school_platform: [

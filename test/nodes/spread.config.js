@@ -12,8 +12,8 @@ const exceptions = {
 /** The files of `--ci`: one for each way in which a request or a job finds its server. */
 const short = [
   'api/(auth|audit-logs|calendar-feeds|imports|pictures|sessions|students)',
-  'attack/(credentials|permissions)',
-  'workers/(clean-up|notification-delivery|retention)',
+  'attack/(api-keys|credentials|permissions)',
+  'workers/(clean-up|daily-job|notification-delivery|retention)',
 ];
 const isShort = process.argv.includes('--ci');
 

@@ -419,7 +419,7 @@ describe('a worker that is killed during a daily run', () => {
       async () =>
         (
           await database.query(
-            `select from pg_stat_activity where datname = current_database() and application_name like 'school%'`,
+            `select from pg_stat_activity where datname = current_database() and backend_type = 'client backend' and application_name like 'school%'`,
           )
         ).length === 0 || undefined,
     );

@@ -8,9 +8,6 @@ const Payload = z.object({ tenant_id: z.int(), day: z.iso.date() });
 /** Rows per transaction. A step locks them for so short a time that a cashier does not notice. */
 const batchSize = 500;
 
-/** First half of the advisory lock of a school's daily run; see db/core/tenant.sql. */
-const dailyRunLock = 7316;
-
 interface Step {
   next: string | null;
   overdue: number;
@@ -24,7 +21,7 @@ interface Step {
  */
 export async function daily_school(payload: unknown, { sessionPool, logger }: TaskContext): Promise<void> {
   const { tenant_id, day } = Payload.parse(payload);
-  await withAdvisoryLock(sessionPool, '$1, $2', [dailyRunLock, tenant_id], async (client) => {
+  await withAdvisoryLock(sessionPool, "core.lock_key('daily run', $1)", [tenant_id], async (client) => {
     const sum = { overdue: 0, reminded: 0 };
     for (let after: string | null = '0'; after !== null;) {
       const answer: pg.QueryResult<Step> = await client.query('select * from core.daily_step($1, $2, $3, $4)', [
