@@ -14,7 +14,7 @@ import type { Config } from '../process/config.ts';
 import { formatMinute, withDatabase } from '../process/database-access.ts';
 import { exitCodes } from './exit-codes.ts';
 import { counted, type Format, print } from './output.ts';
-import { onEachServer, readServers, serverOfSchool } from '../database/servers.ts';
+import { type OfServer, onEachServer, readServers, serverOfSchool } from '../database/servers.ts';
 
 const printJson = (value: unknown) => print(JSON.stringify(value));
 const embeddedDataDir = (config: Config) => (config.DATABASE_URL ? undefined : config.DATA_DIR);
@@ -227,6 +227,29 @@ function printStatus(status: MigrationStatus): void {
   print(`${String(status.waiting)} waiting, ${String(status.failed)} failed, ${String(status.skipped)} skipped`);
 }
 
+/** Prints the results of the database and its nodes. @throws if there is none of the database itself */
+function printEachServer<Result extends object>(
+  results: OfServer<Result>[],
+  json: boolean | undefined,
+  printResult: (result: Result) => void,
+): void {
+  const [home, ...nodes] = results;
+  if (home?.error !== undefined) throw new Error(home.error);
+  if (json)
+    printJson({
+      ...home?.result,
+      ...(nodes.length > 0
+        ? { nodes: nodes.map(({ server: { name }, error, result }) => ({ name, ...(result ?? { error }) })) }
+        : {}),
+    });
+  else
+    for (const { server, error, result } of results) {
+      if (nodes.length > 0) print(`== ${server.name} ==`);
+      if (result) printResult(result);
+      else print(`Does not answer: ${error}`);
+    }
+}
+
 /**
  * `school migrate status` of the database and its nodes.
  * @returns the exit code: 1 if a school failed or a node does not answer, 2 if something is to be applied
@@ -236,21 +259,7 @@ export async function migrateStatus(config: Config, { json, tenantMigrations }: 
     const results = await onEachServer(await readServers(ownerUrl), ({ url }) =>
       withOwner(url, (client) => readMigrationStatus(client, tenantMigrations, embeddedDataDir(config))),
     );
-    const [home, ...nodes] = results;
-    if (home?.error !== undefined) throw new Error(home.error);
-    if (json)
-      printJson({
-        ...home?.result,
-        ...(nodes.length > 0
-          ? { nodes: nodes.map(({ server: { name }, error, result }) => ({ name, ...(result ?? { error }) })) }
-          : {}),
-      });
-    else
-      for (const { server, error, result } of results) {
-        if (nodes.length > 0) print(`== ${server.name} ==`);
-        if (result) printStatus(result);
-        else print(`Does not answer: ${error}`);
-      }
+    printEachServer(results, json, printStatus);
     const codes = results.map(({ result }) => (result ? statusExitCode(result) : exitCodes.failed));
     return codes.find((code) => code === exitCodes.failed) ?? Math.max(...codes);
   });
@@ -275,48 +284,64 @@ async function inspectPending(folder: string, pending: string[]): Promise<Planne
   return planned;
 }
 
+/** What is to be applied on one server, and the outcome of a dry run there. */
+interface Plan {
+  migrations: PlannedMigration[];
+  dry_run: MigrateResult;
+}
+
+type PlanOptions = MigrateFormat & { sample: number };
+
+/** The plan of one server. */
+async function planOf(config: Config, url: string, { json = false, tenantMigrations, sample }: PlanOptions) {
+  const dataDir = embeddedDataDir(config);
+  const status = await withOwner(url, (client) => readMigrationStatus(client, tenantMigrations, dataDir));
+  const migrations = [
+    ...(await inspectPending('migrations/committed', status.shared.pending)),
+    ...(await inspectPending(
+      tenantMigrations ?? tenantFolder,
+      status.pending.map((name) => `${name}.sql`),
+    )),
+  ];
+  const dry_run = await migrate({
+    ownerUrl: url,
+    dataDir,
+    tenantMigrations,
+    dryRun: true,
+    sample,
+    onWait: reportWait(json),
+  });
+  return { migrations, dry_run } satisfies Plan;
+}
+
+function printPlan({ migrations, dry_run }: Plan): void {
+  if (migrations.length === 0) print('Nothing to apply.');
+  for (const { file, effects, findings } of migrations) {
+    print(file);
+    for (const { line, statement, table, lock, work } of effects)
+      print(`  line ${String(line)}: ${table}: ${lock}, ${work}: ${statement}`);
+    if (effects.length === 0) print('  only creates what did not exist');
+    for (const { line, rule, message } of findings) print(`  warning: line ${String(line)} ${message}. ${rules[rule]}`);
+  }
+  const { rehearsal, error } = dry_run.shared ?? {};
+  if (rehearsal) print(`dry run, shared: ${String(rehearsal.milliseconds)} ms${describeRehearsal(rehearsal)}`);
+  if (error) print(`dry run, shared: FAILED: ${error}`);
+  for (const tenant of dry_run.tenants)
+    print(`dry run, school ${tenant.tenant} (${tenant.subdomain}): ${describeTenant(tenant, true)}`);
+}
+
 /**
- * `school migrate plan`: what each pending migration will lock and rewrite, from its text and from a dry run.
- * @returns the exit code: 1 if a migration failed in the dry run
+ * `school migrate plan`: what each pending migration will lock and rewrite, from its text and from a dry run, on the
+ * database and its nodes.
+ * @returns the exit code: 1 if a migration failed in the dry run, or a node does not answer
  */
-export async function migratePlan(config: Config, options: MigrateFormat & { sample: number }): Promise<number> {
-  const { json = false, tenantMigrations, sample } = options;
+export async function migratePlan(config: Config, options: PlanOptions): Promise<number> {
   return withDatabase(config, async (ownerUrl) => {
-    const dataDir = embeddedDataDir(config);
-    const status = await withOwner(ownerUrl, (client) => readMigrationStatus(client, tenantMigrations, dataDir));
-    const planned = [
-      ...(await inspectPending('migrations/committed', status.shared.pending)),
-      ...(await inspectPending(
-        tenantMigrations ?? tenantFolder,
-        status.pending.map((name) => `${name}.sql`),
-      )),
-    ];
-    const trial = await migrate({
-      ownerUrl,
-      dataDir,
-      tenantMigrations,
-      dryRun: true,
-      sample,
-      onWait: reportWait(json),
-    });
-    const isFailed = trial.failed.length > 0 || trial.shared?.error !== undefined;
-    if (json) printJson({ migrations: planned, dry_run: trial });
-    else {
-      if (planned.length === 0) print('Nothing to apply.');
-      for (const { file, effects, findings } of planned) {
-        print(file);
-        for (const { line, statement, table, lock, work } of effects)
-          print(`  line ${String(line)}: ${table}: ${lock}, ${work}: ${statement}`);
-        if (effects.length === 0) print('  only creates what did not exist');
-        for (const { line, rule, message } of findings)
-          print(`  warning: line ${String(line)} ${message}. ${rules[rule]}`);
-      }
-      const { rehearsal, error } = trial.shared ?? {};
-      if (rehearsal) print(`dry run, shared: ${String(rehearsal.milliseconds)} ms${describeRehearsal(rehearsal)}`);
-      if (error) print(`dry run, shared: FAILED: ${error}`);
-      for (const tenant of trial.tenants)
-        print(`dry run, school ${tenant.tenant} (${tenant.subdomain}): ${describeTenant(tenant, true)}`);
-    }
+    const plans = await onEachServer(await readServers(ownerUrl), ({ url }) => planOf(config, url, options));
+    printEachServer(plans, options.json, printPlan);
+    const isFailed = plans.some(
+      ({ result }) => !result || result.dry_run.failed.length > 0 || result.dry_run.shared?.error !== undefined,
+    );
     return isFailed ? exitCodes.failed : exitCodes.done;
   });
 }

@@ -207,6 +207,10 @@ const outdate = (name: ServerName, { id, schema }: School) =>
   );
 
 describe('school migrate', () => {
+  interface Plan {
+    migrations: { file: string }[];
+    dry_run: { tenants: { tenant: string }[] };
+  }
   interface Result {
     tenants: { tenant: string; applied: number; error?: string }[];
     nodes: (NamedResult & Result)[];
@@ -216,7 +220,21 @@ describe('school migrate', () => {
     await outdate('home', atHome);
     const status = await command<{ nodes: { name: string; pending: string[] }[] }>(2, 'migrate', 'status');
     expect(status.nodes.map(({ pending }) => pending.length)).toEqual([1, 0]);
+    const plan = await command<Plan & { nodes: (NamedResult & Plan)[] }>(0, 'migrate', 'plan');
+    expect([plan, ...plan.nodes].map(({ dry_run }) => dry_run.tenants.map(({ tenant }) => tenant))).toEqual([
+      [String(atHome.id)],
+      [String(east.id)],
+      [],
+    ]);
+    expect([plan, ...plan.nodes].map(({ migrations }) => migrations.length)).toEqual([1, 1, 0]);
     await withoutSecondNode(async () => {
+      const planned = await program('migrate', 'plan');
+      expect(planned.code).toBe(1);
+      expect(planned.stdout).toMatch(
+        new RegExp(
+          `== home ==[^=]*school ${atHome.id} [^=]*== node-1 ==[^=]*school ${east.id} [^=]*== node-2 ==\nDoes not answer: `,
+        ),
+      );
       const stopped = await program('migrate', 'up');
       expect(stopped.code).toBe(1);
       expect(stopped.stdout).toContain('node-2: FAILED');
