@@ -356,10 +356,10 @@ describe('over HTTP', () => {
       return () => sent.destroy();
     });
     const reading = `select from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'`;
-    await until(async () => (await service.database.query(reading)).length === 2 || undefined);
+    await until(async () => (await school.database.query(reading)).length === 2 || undefined);
     for (const leave of leaves) leave();
     // The statements are cancelled, so that no page is counted.
-    await until(async () => (await service.database.query(reading)).length === 0 || undefined);
+    await until(async () => (await school.database.query(reading)).length === 0 || undefined);
     expect(pages).not.toContain('leaving');
     await until(async () => {
       const both = await Promise.all([1, 2].map(() => school.admin.send('GET', `${path}?to_date=2026-01-02`)));

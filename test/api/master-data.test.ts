@@ -213,7 +213,7 @@ describe.each(lists)('%s', (path, table, users) => {
   });
 
   test('no other table refers to it, apart from the subject template of a grade', async () => {
-    const referring = await service.database.query<{ name: string }>(
+    const referring = await school.database.query<{ name: string }>(
       `select distinct conrelid::regclass::text as name from pg_constraint where confrelid = $1::regclass and contype = 'f' and confdeltype <> 'c'`,
       [`${school.schema}.${table}`],
     );

@@ -323,11 +323,13 @@ describe('notifications of others', () => {
     );
     const read = async (tenantId: number) =>
       (
-        await at.database.query<{ event: string }>('select event from core.stream_read($1, $2, $3, 50, 10000)', [
-          tenantId,
-          [session?.id],
-          [0],
-        ])
+        await service.database
+          .of(tenantId)
+          .query<{ event: string }>('select event from core.stream_read($1, $2, $3, 50, 10000)', [
+            tenantId,
+            [session?.id],
+            [0],
+          ])
       ).length;
     expect(await read(at.id)).toBeGreaterThan(0);
     expect(await read(school.id)).toBe(0);

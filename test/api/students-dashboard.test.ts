@@ -340,7 +340,7 @@ describe('access to the dashboard', () => {
     const pupil = await createPupil();
     const scope = async (client: Client) => {
       const { sid } = jwt.decode(client.token) as { sid: string };
-      const [row] = await service.database.query<{ scope: string }>(
+      const [row] = await pupil.school.database.query<{ scope: string }>(
         `select scope from core.admit('auth_profile', $1, '{}', '{}')`,
         [sid],
       );

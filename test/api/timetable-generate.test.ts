@@ -574,7 +574,7 @@ describe('while the generator runs', () => {
     const running = refused(school, { time_limit_seconds: 1 }, 409);
     await until(async () => (await leases(school)).length === 1 || undefined);
     // If the search ends before the change, the save waits for the lease.
-    await shared.withOwner(service.database.url, async (owner) => {
+    await shared.withOwner(await school.database.addressFor(), async (owner) => {
       await owner.query(`begin; select from ${school.schema}.timetable_generation for update`);
       await change(school);
       await owner.query('commit');

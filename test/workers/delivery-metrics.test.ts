@@ -29,13 +29,11 @@ afterAll(() => new Promise<void>((done) => smtp.close(() => done())));
 
 /** The attempts to send messages so far. */
 async function attempts(channel: string): Promise<Record<'sent' | 'retry' | 'failed', number>> {
-  const page = await (await fetch(service.metricsUrl ?? '')).text();
-  const count = (outcome: string) =>
-    Number(
-      new RegExp(`^school_deliveries_total\\{channel="${channel}",outcome="${outcome}"\\} (\\d+)$`, 'm').exec(
-        page,
-      )?.[1] ?? 0,
-    );
+  const pages = await Promise.all(service.allMetricsUrls.map(async (url) => (await fetch(url)).text()));
+  const count = (outcome: string) => {
+    const line = new RegExp(`^school_deliveries_total\\{channel="${channel}",outcome="${outcome}"\\} (\\d+)$`, 'm');
+    return pages.reduce((sum, page) => sum + Number(line.exec(page)?.[1] ?? 0), 0);
+  };
   return { sent: count('sent'), retry: count('retry'), failed: count('failed') };
 }
 /** Waits until there are so many more attempts than before. */
@@ -59,12 +57,12 @@ async function callWebhook(status: number) {
   );
   await school.admin.post(`/api/webhooks/${data.id}/test`);
   return async (age: string) => {
-    await service.database.query(`update ${school.schema}.webhook set retry_at = null where id = $1`, [data.id]);
-    await service.database.query(
+    await school.database.query(`update ${school.schema}.webhook set retry_at = null where id = $1`, [data.id]);
+    await school.database.query(
       `update ${school.schema}.webhook_delivery set next_attempt_at = now(), first_attempt_at = now() - $2::interval where webhook_id = $1`,
       [data.id, age],
     );
-    await service.database.query(
+    await school.database.query(
       `select graphile_worker.add_job('deliver_webhooks', json_build_object('tenant_id', $1::bigint), queue_name => 't' || $1::bigint || ':deliver_webhooks')`,
       [school.id],
     );
@@ -74,7 +72,7 @@ async function callWebhook(status: number) {
 // Before the webhooks: admins get an email about a webhook that was disabled.
 test('the emails of jobs count as sent, retry, and failed at the last attempt of the job', async () => {
   const waiting = "select from graphile_worker.jobs where task_identifier = 'send_email'";
-  await until(async () => (await service.database.query(waiting)).length === 0 || undefined);
+  await until(async () => (await school.database.query(waiting)).length === 0 || undefined);
   let count = await attempts('email');
   const invite = (email: string) =>
     school.admin.post('/api/users', { email, first_name: 'New', last_name: 'User' }, 201);
@@ -85,7 +83,7 @@ test('the emails of jobs count as sent, retry, and failed at the last attempt of
   // The queue stores a failed attempt shortly after the counter.
   const makeNextTheLast =
     'update graphile_worker._private_jobs set max_attempts = attempts + 1, run_at = now() where locked_at is null and last_error is not null returning id';
-  await until(async () => (await service.database.query(makeNextTheLast)).length > 0 || undefined);
+  await until(async () => (await school.database.query(makeNextTheLast)).length > 0 || undefined);
   await added('email', count, { failed: 1 });
 });
 

@@ -103,10 +103,11 @@ describe('an email', () => {
   });
 
   test('is sent to an invited operator too', async () => {
-    const [operator] = await service.database.query<{ id: string }>(
+    const [home] = service.database.all();
+    const [operator] = await home.query<{ id: string }>(
       "insert into platform.user_account (email, first_name, last_name) values ('new-operator@mail.example', 'Opa', 'Rator') returning id",
     );
-    await service.database.query(
+    await home.query(
       "select graphile_worker.add_job('send_email', json_build_object('tenant_id', null, 'user_id', $1::bigint, 'kind', 'invitation'))",
       [operator?.id],
     );

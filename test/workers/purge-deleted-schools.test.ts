@@ -175,7 +175,7 @@ describe('a deleted school', () => {
     await runJob();
     const [file = ''] = await files();
     const { code, stderr } = await runProgram('src/cli/main.ts', ['tenant', 'import', join(exports, file)], {
-      DATABASE_URL: database.url,
+      DATABASE_URL: database.servers?.home ?? database.url,
       DATA_DIR: dataDir,
     });
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });

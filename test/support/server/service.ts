@@ -23,6 +23,8 @@ export interface TestService {
   url: string;
   /** The address of the metrics, if METRICS_PORT is set. */
   metricsUrl: string | undefined;
+  /** The same, with those of the workers of the other servers. */
+  allMetricsUrls: string[];
   database: TestDatabase;
   /** What another API process on the same schools needs besides the address of the database. */
   settings: Record<string, string>;
@@ -91,7 +93,7 @@ export async function testService(env: Record<string, string> = {}, schools = de
       }
     : {};
   const dataDir = await mkdtemp(join(tmpdir(), 'school-data-'));
-  const config = readConfig({
+  const values = {
     PORT: '0',
     NODE_ENV: 'test',
     DATA_DIR: dataDir,
@@ -112,7 +114,7 @@ export async function testService(env: Record<string, string> = {}, schools = de
     ...poolerSettings(database.url),
     ...settings,
     ...env,
-  });
+  };
   const passwordHash = await hashing.hash(testPassword);
   const homeUrl = servers?.home ?? database.url;
   await withOwner(homeUrl, async (owner) => {
@@ -127,9 +129,10 @@ export async function testService(env: Record<string, string> = {}, schools = de
       tenantIds: null,
     });
   });
-  const service = await startService(config, homeUrl, ['api', 'worker'], hashing);
-  const workers = await Promise.all((servers?.nodes ?? []).map(({ url }) => startService(config, url, ['worker'])));
+  const service = await startService(readConfig(values), homeUrl, ['api', 'worker'], hashing);
   const url = service.url ?? '';
+  const ofNodes = readConfig({ PUBLIC_URL: url, ...values });
+  const workers = await Promise.all((servers?.nodes ?? []).map((node) => startService(ofNodes, node.url, ['worker'])));
   const anonymous = await client(url);
   const operator = await anonymous.login({ is_platform: true, email: operatorEmail, password: testPassword });
 
@@ -221,6 +224,7 @@ export async function testService(env: Record<string, string> = {}, schools = de
   return {
     url,
     metricsUrl: service.metricsUrl,
+    allMetricsUrls: [service, ...workers].flatMap(({ metricsUrl }) => metricsUrl ?? []),
     database,
     settings,
     anonymous,
