@@ -35,8 +35,11 @@ export interface Comparison {
   rounds: number;
 }
 
-/** The service over HTTP, `core.call` and the bare statement through pg, and PostGraphile over HTTP. */
-export type System = 'service' | 'call' | 'bare' | 'postgraphile';
+/**
+ * The service over HTTP, `core.call` and the bare statement through pg, the bare statement through `node:http` alone, and
+ * PostGraphile over HTTP.
+ */
+export type System = 'service' | 'call' | 'bare' | 'http' | 'postgraphile';
 
 /** The measurements of each system. Those with the same index are from the same round. */
 export type Rounds = Partial<Record<System, Measured[]>>;
@@ -199,6 +202,13 @@ export async function measure(
           ...(isWarmUp ? { mode: 'warm-up', amount } : { mode: 'loop', seconds }),
         } satisfies StatementsMessage);
       }
+      if (system === 'http') {
+        const served = statementsOf('bare', bench, samples);
+        const message = { mode: 'serve', statements: served, connections } satisfies StatementsMessage;
+        const { url } = await statements.ask<{ url: string }>(message);
+        const requests = served.map((_, n) => ({ path: `/${n}` }));
+        return await rig.load.ask<Measured>({ url, requests, connections, ...length } satisfies Load);
+      }
       const requests = system === 'service' ? serviceRequests(rig, samples) : await graphqlRequests(bench, samples);
       if (system === 'postgraphile' && isWarmUp) await requireGraphqlAnswer(postgraphile.url, requests);
       const { url, cpu } = servers[system];
@@ -217,7 +227,7 @@ export async function measure(
   const parts: { schools: School[]; systems: System[]; results: Rounds }[] = [
     {
       schools: [one],
-      systems: ['service', ...throughPg, ...(bench.hasBaselines ? (['postgraphile'] as const) : [])],
+      systems: ['service', ...throughPg, ...(bench.hasBaselines ? (['http', 'postgraphile'] as const) : [])],
       results: {},
     },
     ...(all.length > 0 ? [{ schools: all, systems: ['service' as const, ...throughPg], results: {} }] : []),

@@ -1,4 +1,6 @@
 import { readFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
 import { join } from 'node:path';
 import pg from 'pg';
 import { type Call, dispatcher } from '../src/database/call.ts';
@@ -19,6 +21,8 @@ export type StatementsMessage = { statements: Statement[] } & (
   | { mode: 'each-once' }
   /** Returns the JSON of the first statement. */
   | { mode: 'answer' }
+  /** Returns the address of an HTTP server that answers `GET /<n>` with the JSON of the statement with this index. */
+  | { mode: 'serve'; connections: number }
 );
 
 const [databaseUrl = '', poolSize = ''] = process.argv.slice(2);
@@ -130,11 +134,34 @@ async function eachOnce(statements: Statement[]): Promise<Measured> {
   return loop(statements, [run], (count) => count >= statements.length).finally(() => single.end());
 }
 
-answerParent(async (message: StatementsMessage): Promise<Measured | { answer: string }> => {
+/** What the HTTP server answers with: the fastest that Node can answer requests with these statements. */
+const served: { statements: Statement[]; runs: Run[] } = { statements: [], runs: [] };
+/** Each HTTP connection has a connection to the database, so that none waits for another one. */
+const runOf = new WeakMap<Socket, Run>();
+let opened = 0;
+const server = createServer((req, res) => {
+  const statement = served.statements[Number(req.url?.slice(1))];
+  const run = runOf.get(req.socket) ?? served.runs[opened++ % served.runs.length];
+  if (!statement || !run) return void res.writeHead(404).end();
+  runOf.set(req.socket, run);
+  void run(statement).then(
+    (json) => res.setHeader('Content-Type', 'application/json').end(json),
+    (error: unknown) => res.writeHead(500).end(String(error)),
+  );
+});
+
+async function serve(statements: Statement[], connections: number): Promise<{ url: string }> {
+  Object.assign(served, { statements, runs: await runners(statements, connections) });
+  if (!server.listening) await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
+  return { url: `http://127.0.0.1:${String((server.address() as AddressInfo).port)}` };
+}
+
+answerParent(async (message: StatementsMessage): Promise<Measured | { answer: string } | { url: string }> => {
   const { statements } = message;
   const [first] = statements;
   if (!first) throw new Error('There are no statements.');
   if (message.mode === 'each-once') return eachOnce(statements);
+  if (message.mode === 'serve') return serve(statements, message.connections);
   const runs = await runners(statements, message.mode === 'answer' ? 1 : message.connections);
   if (message.mode === 'answer') return { answer: (await runs[0]?.(first)) ?? '' };
   const end = performance.now() + (message.mode === 'loop' ? message.seconds * 1000 : Infinity);
