@@ -29,6 +29,13 @@ begin
     union all
     select format('the record %s has no sort %s', name, default_sort) from core.record where not sorts ? default_sort
     union all
+    -- core.record_page_query replaces the main table by its matching rows.
+    select format('the record %s has single_page_filters, but several rows per key, or a source that does not start '
+        'with %I %I', name, table_name, split_part(key, '.', 1))
+      from core.record
+      where single_page_filters <> '{}'
+        and not (one_row_per_key and source ~ format('^\s*%I\s+%I\M', table_name, split_part(key, '.', 1)))
+    union all
     select format('the record %s has the writable column %s, but the table %s has no such column',
         r.name, writable.name, r.table_name)
       from core.record r

@@ -48,7 +48,7 @@ select core.define_record('invoice', p_table => 'invoice', p_key => 'i.id', p_on
       where cardinality(:patterns::text[]) > 1 and n.invoice_number like any (upper(:patterns)::text[])
         and o.search_text || ' ' || lower(n.invoice_number) like all (:patterns))))$$,
   p_ended => 'i.voided_at is not null',
-  p_narrow_filters => '{student_id,class_id}',
+  p_single_page_filters => '{student_id}', p_narrow_filters => '{class_id}',
   p_equals => '{student_id,class_id}',
   p_default_sort => 'created_at', p_default_order => 'desc',
   p_writable => '{due_date,notes}',

@@ -39,7 +39,7 @@ select core.define_record('student', p_table => 'student', p_key => 's.id', p_on
   p_condition => 's.deleted_at is null', p_deleted_condition => 's.deleted_at is not null',
   p_restore_fields => '{admission_number}',
   p_search => 's.search_text',
-  p_narrow_filters => '{class_id,roll_of_class_id}',
+  p_single_page_filters => '{class_id,roll_of_class_id}',
   p_equals => '{grade_id,is_active}',
   p_default_sort => 'last_name',
   p_writable => '{first_name,last_name,roll_number,admission_number,date_of_birth,gender,email,phone,class_id,
@@ -75,7 +75,7 @@ select core.define_record('student_document', p_table => 'student_document', p_k
   $$,
   p_condition => 'exists (select from student s where s.id = d.student_id and s.deleted_at is null)',
   p_search => $$platform.search_normal(f.name || ' ' || coalesce(d.description, ''))$$,
-  p_narrow_filters => '{student_id}',
+  p_single_page_filters => '{student_id}',
   p_equals => '{student_id,document_type_id}',
   p_default_sort => 'created_at', p_default_order => 'desc',
   p_writable => '{student_id,file_id,document_type_id,description,uploaded_by,uploaded_by_name}');

@@ -86,7 +86,7 @@ select core.define_record('timetable_slot', p_table => 'timetable_slot', p_key =
         where platform.search_normal(concat_ws(' ', first_name, last_name)) like :pattern)
       or platform.search_normal(ts.room) like :pattern)
   $$,
-  p_narrow_filters => '{class_id,teacher_id}',
+  p_single_page_filters => '{class_id,teacher_id}',
   p_equals => '{class_id,teacher_id,academic_year_id,day_of_week::integer}',
   p_default_sort => 'day_of_week',
   p_writable => '{class_id,academic_year_id,subject_id,teacher_id,day_of_week,period,room,is_pinned}',

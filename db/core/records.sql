@@ -94,6 +94,8 @@ comment on function core.has_narrow_condition is
 -- them, and only the rows of the page are then joined and built. If few rows match, they are read once, for the page
 -- and for the count. If many do, the page comes from an index, and the count reads no more than it has to. The planner
 -- must know a limit to choose that index: the largest page that a client can ask for.
+-- If about as many rows match as a page has, it costs less to join and sort all of them than to read the main table
+-- again by the keys of the page and to sort a second time.
 create function core.record_page_query(
   p_record core.record, p jsonb, p_with_total boolean default true, p_source text default null
 ) returns text language plpgsql stable as $$
@@ -105,24 +107,36 @@ declare
     when coalesce((p ->> 'page')::bigint, 1) = 1 then '1'
     else '(core.request() ->> ''page'')::bigint'
   end;
-  v_source text := coalesce(p_source, p_record.source);
+  v_offset text := case v_page when '1' then '' else format('offset (%s - 1) * %s', v_page, v_size) end;
   v_sort text := coalesce(ltrim(p ->> 'sort', '-'), p_record.default_sort);
   v_direction text := case
     when p ->> 'sort' like '-%' then 'desc'
     else coalesce(p ->> 'order', case when p ->> 'sort' is null then p_record.default_order end)
   end;
-  -- The planner replaces this subquery by those of its columns that the statement uses.
-  v_sorted_source text := v_source || case when v_sort = 'id' or p_record.sorts ? v_sort then ''
-    else format(' cross join lateral (select %s) shown', p_record.columns) end;
+  v_with text := '';
+  v_source text := coalesce(p_source, p_record.source);
+  v_counted text := v_source;
   v_where text := core.record_where(p_record, p);
-  v_offset text := case v_page when '1' then '' else format('offset (%s - 1) * %s', v_page, v_size) end;
+  v_reads_matching boolean := p_source is null and exists (
+    select from unnest(p_record.single_page_filters) parameter where p ->> parameter is not null);
+  v_sorted_source text;
   v_order_by text;
   v_matching_columns text;
   v_matching_order_by text;
-  v_with text := '';
   v_rows text;
   v_total text := '0 as items';
 begin
+  if v_reads_matching then
+    v_with := format('with matching as materialized (select %s.* from %s where %s)',
+      split_part(p_record.key, '.', 1), v_source, v_where);
+    -- Instead of the main table, with its alias and its joins.
+    v_source := regexp_replace(v_source, '^\s*\w+', 'matching');
+    v_counted := 'matching';
+    v_where := 'true';
+  end if;
+  -- The planner replaces this subquery by those of its columns that the statement uses.
+  v_sorted_source := v_source || case when v_sort = 'id' or p_record.sorts ? v_sort then ''
+    else format(' cross join lateral (select %s) shown', p_record.columns) end;
   select string_agg(expression || direction, ', ' order by number),
       string_agg(format('%s as matching_%s', expression, number), ', ' order by number),
       string_agg(format('matching_%s%s', number, direction), ', ' order by number)
@@ -130,10 +144,10 @@ begin
     from core.record_sort_keys(p_record, v_sort, coalesce(v_direction = 'desc', false))
       with ordinality e (expression, direction, number);
   if p_with_total then
-    v_total := format('count(*) as items from %s where %s', v_source, v_where);
+    v_total := format('count(*) as items from %s where %s', v_counted, v_where);
   end if;
 
-  if not p_record.one_row_per_key or p_source is not null then
+  if v_reads_matching or not p_record.one_row_per_key or p_source is not null then
     v_rows := format('%s where %s order by %s limit %s %s', v_sorted_source, v_where, v_order_by, v_size, v_offset);
   elsif p_with_total and core.has_narrow_condition(p_record, p) then
     v_with := format('with matching as materialized (select %s as matching_key, %s from %s where %s)',

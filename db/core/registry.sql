@@ -147,6 +147,7 @@ create table core.record (
   filters jsonb not null default '{}',
   literal_filters text[] not null default '{}',
   narrow_filters text[] not null,
+  single_page_filters text[] not null,
   sorts jsonb not null default '{}',
   default_sort text,
   default_order text not null,
@@ -185,7 +186,11 @@ comment on column core.record.literal_filters is
   'The filters whose value determines the best plan, such as every boolean. A list is planned for each value, so there '
   'must be few values.';
 comment on column core.record.narrow_filters is
-  'The filters that leave few rows. A list with one of them finds the rows once, for the page and for the count.';
+  'The filters that leave some hundreds of rows. A list with one of them finds the rows once, for the page and for the '
+  'count.';
+comment on column core.record.single_page_filters is
+  'The filters that leave about as many rows as a page has, such as the students of a class. A list with one of them '
+  'reads these rows once, and joins and sorts all of them.';
 comment on column core.record.sorts is
   '{sort: [expressions]}, from core.define_sort. Every other column that a record shows is a sort too.';
 comment on column core.record.unversioned_fields is
@@ -208,7 +213,8 @@ create function core.define_record(
   p_default_sort text default null, p_default_order text default 'asc', p_writable text[] default '{}',
   p_unversioned_fields text[] default '{}', p_reader text default null, p_is_single boolean default false,
   p_key_parts text[] default null, p_deleted_condition text default null, p_restore_fields text[] default '{}',
-  p_ended text default null, p_narrow_filters text[] default '{}', p_volatile_fields text[] default '{}'
+  p_ended text default null, p_narrow_filters text[] default '{}', p_single_page_filters text[] default '{}',
+  p_volatile_fields text[] default '{}'
 ) returns void language plpgsql as $define$
 declare
   v_column text;
@@ -217,11 +223,11 @@ declare
 begin
   insert into core.record (name, table_name, key, key_parts, is_single, columns, source, one_row_per_key, condition,
       deleted_condition, restore_fields, ended, search, default_sort, default_order, writable, unversioned_fields,
-      volatile_fields, reader, narrow_filters)
+      volatile_fields, reader, narrow_filters, single_page_filters)
     values (p_name, p_table, p_key, coalesce(p_key_parts, array[p_key]), p_is_single, p_columns, p_source,
       p_one_row_per_key, p_condition, p_deleted_condition, p_restore_fields, p_ended, p_search, p_default_sort,
       p_default_order, p_writable, p_unversioned_fields || p_volatile_fields || '{updated_at}', p_volatile_fields,
-      coalesce(p_reader, p_name || '_record'), p_narrow_filters);
+      coalesce(p_reader, p_name || '_record'), p_narrow_filters, p_single_page_filters);
   foreach v_column in array p_equals loop
     v_type := substring(v_column from '::(\w+)$');
     v_column := split_part(v_column, '::', 1);

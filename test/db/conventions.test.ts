@@ -162,6 +162,17 @@ test('an operation or a record that does not fit the others or the tables fails 
         "core.define_record('probe', 'grade', 'g.id', 'grade g', 'g.id', p_default_sort => 'name')",
         'the record probe has no sort name',
       ],
+      ...[
+        "'class c join grade g on g.id = c.grade_id', 'g.id', p_one_row_per_key => true",
+        "'grade gr', 'g.id', p_one_row_per_key => true",
+        "'grade g', 'g.id'",
+      ].map(
+        (source) =>
+          [
+            `core.define_record('probe', 'grade', 'g.id', ${source}, p_single_page_filters => '{id}')`,
+            'the record probe has single_page_filters, but several rows per key, or a source that does not start with grade g',
+          ] as const,
+      ),
       [
         "core.define_record('probe', 'grade', 'g.id', 'grade g', 'g.id', p_writable => '{name,sequense}')",
         'the record probe has the writable column sequense, but the table grade has no such column',
