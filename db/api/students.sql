@@ -1,7 +1,7 @@
 -- /api/students: students, their documents, the student dashboard and promotion to the next academic year. This file is
 -- the example for other resources: first the operations, then the records, then the functions.
 
-select core.define_operation('students_list', p_permission => 'student.read');
+select core.define_operation('students_list', p_permission => 'student.read', p_needs_search_path => false);
 select core.define_operation('students_get', p_permission => 'student.read', p_record => 'student');
 select core.define_operation('students_create', p_permission => 'student.create', p_idempotent => true,
   p_record => 'student', p_errors => '{plan_limit_reached,conflict,invalid_reference}');

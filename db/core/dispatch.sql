@@ -450,21 +450,22 @@ comment on function core.set_row_scope is
   'attend or attended. Raises forbidden for a user who is neither student nor teacher and lacks p_needed_permission, '
   'which is null if the user may run the operation without being one.';
 
-create function core.branch_on_operation(p_names text[]) returns text language plpgsql immutable as $$
+create function core.branch_on_operation(p_operations core.operation[]) returns text language plpgsql immutable as $$
 declare
-  v_half integer := cardinality(p_names) / 2;
+  v_half integer := cardinality(p_operations) / 2;
 begin
   if v_half = 0 then
-    return format(
-      E'if p_operation = %1$L then\n  v_path := set_config(''search_path'', p_search_path, true);\n'
-        '  return api.%1$I(p);\nend if;',
-      p_names[1]);
+    return format(E'if p_operation = %1$L then\n%2$s  return api.%1$I(p);\nend if;',
+      p_operations[1].name,
+      case when p_operations[1].needs_search_path
+        then E'  v_path := set_config(''search_path'', p_search_path, true);\n' end);
   end if;
-  return format(E'if p_operation < %L collate "C" then\n%s\nelse\n%s\nend if;', p_names[v_half + 1],
-    core.branch_on_operation(p_names[:v_half]), core.branch_on_operation(p_names[v_half + 1:]));
+  return format(E'if p_operation < %L collate "C" then\n%s\nelse\n%s\nend if;', p_operations[v_half + 1].name,
+    core.branch_on_operation(p_operations[:v_half]), core.branch_on_operation(p_operations[v_half + 1:]));
 end $$;
 comment on function core.branch_on_operation is
-  'PL/pgSQL that calls the function of the operation p_operation, which it finds in the sorted names by halving them.';
+  'PL/pgSQL that calls the function of the operation p_operation, which it finds in the operations, sorted by name, by '
+  'halving them.';
 
 -- `execute format(...)` would parse and plan the call in each request. The plan of a call that is written out is kept.
 create function core.define_run_operation() returns void language plpgsql as $define$
@@ -478,7 +479,7 @@ begin
       %s
       raise exception 'The operation %% is not part of core.run_operation.', p_operation;
     end $body$
-  $function$, core.branch_on_operation(array(select name from core.operation order by name collate "C")));
+  $function$, core.branch_on_operation(array(select o from core.operation o order by name collate "C")));
   comment on function core.run_operation is 'Runs api.<p_operation>(p) with the tables of p_search_path.';
 end $define$;
 comment on function core.define_run_operation is

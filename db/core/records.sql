@@ -181,7 +181,7 @@ comment on function core.record_page_query is
 -- parameters, with the values of those that are part of the text.
 create function core.record_page(
   p_record text, p jsonb, p_with_total boolean default true, p_source text default null
-) returns json language plpgsql set search_path = pg_catalog, pg_temp as $$
+) returns json language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
   v_record core.record;
   v_name text;

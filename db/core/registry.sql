@@ -46,7 +46,8 @@ create table core.operation (
   record text,
   lock_first text,
   content text constraint operation_content_check check (content in ('takes', 'gives')),
-  errors text[] not null
+  errors text[] not null,
+  needs_search_path boolean not null default true
 );
 comment on table core.operation is
   'Every operation that core.call can run, and who may run it. Defined beside its function in db/api.';
@@ -90,6 +91,9 @@ comment on column core.operation.errors is
 comment on column core.operation.content is
   'takes: core.call stores the uploaded bytes, if any, in the table file and adds file_id to the parameters; '
   'gives: the operation answers what file_answer returns, and core.call adds the bytes or the requested range.';
+comment on column core.operation.needs_search_path is
+  'False: the function names no table of the school. It reads them only by core.record_page and generated readers, '
+  'which set the search path themselves. core.run_operation then leaves the path constant.';
 
 -- Defines an operation. The columns of core.operation explain the parameters; db/finish.sql sets `writes`.
 create function core.define_operation(
@@ -98,7 +102,7 @@ create function core.define_operation(
   p_needs_subscription boolean default false, p_works_when_cancelled boolean default false,
   p_idempotent boolean default false, p_record text default null, p_lock_first text default null,
   p_content text default null, p_errors text[] default '{}', p_open_to text default null,
-  p_needs_session boolean default null, p_runs_on text default null
+  p_needs_session boolean default null, p_runs_on text default null, p_needs_search_path boolean default true
 ) returns void language plpgsql as $define$
 declare
   v_unknown text := (
@@ -113,12 +117,14 @@ begin
     raise exception 'The operation % needs the role %, which db/seed/permissions.sql does not define.', p_name, p_role;
   end if;
   insert into core.operation (name, access, runs_on, permission, allows_own_rows, open_to, role, needs_session, feature,
-      needs_setup, needs_subscription, works_when_cancelled, idempotent, record, lock_first, content, errors)
+      needs_setup, needs_subscription, works_when_cancelled, idempotent, record, lock_first, content, errors,
+      needs_search_path)
     values (p_name, p_access,
       coalesce(p_runs_on, case when p_access in ('platform', 'analyst') then 'home' else 'school' end),
       p_permission, p_allows_own_rows, p_open_to, p_role,
       coalesce(p_needs_session, p_permission is null), p_feature, p_needs_setup, p_needs_subscription,
-      p_works_when_cancelled, p_idempotent, p_record, p_lock_first, p_content, p_errors);
+      p_works_when_cancelled, p_idempotent, p_record, p_lock_first, p_content, p_errors,
+      p_needs_search_path);
 end $define$;
 comment on function core.define_operation is 'Defines an operation: who may run it and which errors it can answer.';
 
@@ -248,7 +254,7 @@ begin
       'select %s from %s where (%s) and %s = ((select core.request()) ->> ''id'')::bigint) record',
     p_columns, p_source, p_condition, p_key);
   execute format($function$
-    create function api.%1$I(p_id bigint) returns json language plpgsql as $body$
+    create function api.%1$I(p_id bigint) returns json language plpgsql stable as $body$
     declare
       v_record json := core.run_prepared(%2$L, jsonb_build_object('id', p_id), %4$L);
     begin
@@ -294,14 +300,16 @@ comment on function core.define_sort is
 
 -- Generates the functions of a resource that need nothing but the definition of its record. Each parameter after
 -- p_record is the comment of the function with that verb; without it, the resource has to write the function itself.
--- get, create and update answer with the reader of the record. They are in PL/pgSQL because a call of an SQL function
--- that Postgres does not inline takes several times as long.
+-- get, create and update answer with the reader of the record. A list, and a get with a generated reader, are SQL
+-- functions that Postgres inlines in core.run_operation, without the search path of the school. The others are in
+-- PL/pgSQL because a call of an SQL function that Postgres does not inline takes several times as long.
 create function core.define_functions(
   p_resource text, p_record text, p_list text default null, p_get text default null, p_create text default null,
   p_update text default null, p_delete text default null
 ) returns void language plpgsql as $define$
 declare
   v_reader text := (select reader from core.record where name = p_record);
+  v_is_inlined boolean;
   v_function record;
 begin
   if v_reader is null then
@@ -312,13 +320,16 @@ begin
       values ('list', p_list), ('get', p_get), ('create', p_create), ('update', p_update), ('delete', p_delete)
     ) function (verb, comment) where comment is not null
   loop
-    execute format(case v_function.verb
-      when 'list' then $list$
-        create function api.%1$I(p jsonb) returns json language plpgsql stable as $$
-        begin
-          return core.record_page(%2$L, p);
-        end $$
+    v_is_inlined := v_function.verb = 'list' or (v_function.verb = 'get' and v_reader = p_record || '_record');
+    execute format(case case when v_is_inlined then 'inlined ' else '' end || v_function.verb
+      when 'inlined list' then $list$
+        create function api.%1$I(p jsonb) returns json language sql stable
+          return core.record_page(%2$L, p)
       $list$
+      when 'inlined get' then $get$
+        create function api.%1$I(p jsonb) returns json language sql stable
+          return api.%3$I((p ->> 'id')::bigint)
+      $get$
       when 'get' then $get$
         create function api.%1$I(p jsonb) returns json language plpgsql stable as $$
         begin
@@ -349,6 +360,7 @@ begin
       $delete$
     end, v_function.name, p_record, v_reader);
     execute format('comment on function api.%I(jsonb) is %L', v_function.name, v_function.comment);
+    update core.operation set needs_search_path = not v_is_inlined where name = v_function.name;
   end loop;
 end $define$;
 comment on function core.define_functions is
