@@ -178,7 +178,8 @@ comment on function core.record_page_query is
 -- of the request from core.request(), too.
 -- The text of a query takes longer to build than a short page takes to read. So its name is built from everything that
 -- the text depends on: the definition of the record, whose row has another xmin after each change, and the names of the
--- parameters, with the values of those that are part of the text.
+-- parameters, with the values of those that are part of the text. Both are in the order of the keys of a jsonb object,
+-- so the values belong to certain names. With JSON paths this costs less than a subquery.
 create function core.record_page(
   p_record text, p jsonb, p_with_total boolean default true, p_source text default null
 ) returns json language plpgsql stable set search_path = pg_catalog, pg_temp as $$
@@ -188,14 +189,10 @@ declare
   v_query text;
   v_answer json;
 begin
-  select md5(concat_ws(' ', r.name, r.xmin, (
-      select string_agg(
-        case
-          when key in ('sort', 'order', 'is_deleted', 'include_ended') or key = any (r.literal_filters)
-            then key || '=' || quote_literal(value)
-          else key
-        end, ' ')
-      from jsonb_each_text(p) where value is not null),
+  select md5(concat_ws(' ', r.name, r.xmin,
+      jsonb_path_query_array(p, '$.keyvalue() ? (@.value.type() != "null").key'),
+      jsonb_path_query_array(p, '$.keyvalue() ? (@.key == $literal[*]).value',
+        jsonb_build_object('literal', '{sort,order,is_deleted,include_ended}'::text[] || r.literal_filters)),
       (p ->> 'page')::bigint = 1, greatest((p ->> 'pageSize')::integer, 100), p_with_total, p_source))
     into strict v_name from core.record r where r.name = p_record;
   if p ? 'search' then

@@ -99,6 +99,42 @@ test('requests that differ in values only share a statement, and each gets its o
   expect(await gradeNames(school, { pageSize: 1, page: 3 })).toEqual([]);
 });
 
+test('requests whose statements differ in text never share one', async () => {
+  const connection = new shared.pg.Client({
+    connectionString: service.database.url,
+    options: '-c role=school_api',
+  });
+  await connection.connect();
+  try {
+    const different = [
+      {},
+      { is_active: true },
+      { is_active: false },
+      { without_class: true },
+      { is_active: true, without_class: false },
+      { is_active: false, without_class: true },
+      { grade_id: 1 },
+      { grade_id: 1, is_active: true },
+      { class_id: 1 },
+      { is_deleted: true },
+      { sort: 'last_name' },
+      { sort: '-last_name' },
+      { sort: 'last_name', order: 'desc' },
+      { order: 'desc' },
+      { page: 2 },
+    ];
+    for (const [index, params] of different.entries()) {
+      await call(school, 'students_list', params, connection);
+      expect([params, (await statements(school, connection)).length]).toEqual([params, index + 1]);
+    }
+    for (const params of [{ page: 3 }, { grade_id: 2 }, { class_id: 2 }, { grade_id: null, page: 2 }])
+      await call(school, 'students_list', params, connection);
+    expect(await statements(school, connection)).toHaveLength(different.length);
+  } finally {
+    await connection.end();
+  }
+});
+
 test('a filter with null lists the same as without it', async () => {
   await call(school, 'students_create', { first_name: 'Stu', last_name: 'Dent', is_active: true });
   for (const params of [{}, { grade_id: null }, { grade_id: null, is_active: true }]) {
