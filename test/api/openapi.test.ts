@@ -92,7 +92,7 @@ describe('routes, operations and functions', () => {
   test('every error that an operation can raise, itself or in a function of api that it calls, is documented', async () => {
     const raised = await service.database.query<{ name: string; error: string }>(
       `with recursive body as materialized (
-         select proname::text as name, prosrc as text from pg_proc where pronamespace = 'api'::regnamespace
+         select proname::text as name, coalesce(pg_get_function_sqlbody(oid), prosrc) as text from pg_proc where pronamespace = 'api'::regnamespace
        ), call as (
          select distinct b.name, found[1] collate "C" as callee from body b, regexp_matches(b.text, '\\mapi\\.(\\w+)\\(', 'g') found
        ), reached as (
@@ -610,7 +610,9 @@ describe('a field of a body', () => {
 describe('a list and its record', () => {
   /** The record of each list, from the source of its function. */
   const sources = service.database.query<{ name: string; source: string; record: string | null }>(
-    `select proname as name, prosrc as source, substring(prosrc from 'core\\.record_page\\(''(\\w+)''') as record from pg_proc where pronamespace = 'api'::regnamespace`,
+    `select proname as name, source, substring(source from 'core\\.record_page\\(''(\\w+)''') as record
+     from pg_proc cross join coalesce(pg_get_function_sqlbody(oid), prosrc) source
+     where pronamespace = 'api'::regnamespace`,
   );
   const records = service.database.query<{ name: string; sorts: string[]; filters: string[]; search: string | null }>(
     `select name, array(select jsonb_object_keys(sorts)) as sorts, search,
