@@ -1,6 +1,7 @@
 -- The router: a database that forwards each request to the server of its school (docs/decisions/0044-nodes.md). It
--- holds no data but a copy of the directory of schools. `school router create` installs this file, the foreign servers
--- `home` and `node_<id>` (src/database/router.ts), and the tables core.operation and platform.tenant.
+-- holds no data but copies of the directory of schools (platform.tenant) and of core.operation. `school router create`
+-- installs this file, both tables, and the foreign servers `home` and `node_<id>` with their passwords
+-- (src/database/router.ts).
 
 -- The functions of the other servers.
 
@@ -12,7 +13,7 @@ create function core.remote_call(p_server text, p_operation text, p_session_id b
     select answer, content, version, id, refusal
     from core.call_routed(p_operation, p_session_id, p, p_context, p_content);
   $$;
-comment on function core.remote_call is 'core.call_routed of a server.';
+comment on function core.remote_call is 'Runs core.call_routed on one server.';
 
 create function core.remote_call_impersonated(p_server text, p_operation text, p_session_id bigint, p jsonb,
   p_context jsonb, p_content bytea,
@@ -23,7 +24,7 @@ create function core.remote_call_impersonated(p_server text, p_operation text, p
     select answer, content, version, id, refusal
     from core.call_impersonated(p_operation, p_session_id, p, p_context, p_content);
   $$;
-comment on function core.remote_call_impersonated is 'core.call_impersonated of a server.';
+comment on function core.remote_call_impersonated is 'Runs core.call_impersonated on one server.';
 
 create function core.remote_prepare(p_operation text, p_session_id bigint, p jsonb, p_context jsonb) returns jsonb
   language plproxy as $$
@@ -31,7 +32,7 @@ create function core.remote_prepare(p_operation text, p_session_id bigint, p jso
     run on any;
     select core.prepare_at_home(p_operation, p_session_id, p, p_context);
   $$;
-comment on function core.remote_prepare is 'core.prepare_at_home of the home.';
+comment on function core.remote_prepare is 'Runs core.prepare_at_home at home.';
 
 create function core.remote_undo(p_undo jsonb) returns void
   language plproxy as $$
@@ -39,7 +40,7 @@ create function core.remote_undo(p_undo jsonb) returns void
     run on any;
     select core.undo_at_home(p_undo);
   $$;
-comment on function core.remote_undo is 'core.undo_at_home of the home.';
+comment on function core.remote_undo is 'Runs core.undo_at_home at home.';
 
 create function core.remote_wal_position(p_server text) returns pg_lsn
   language plproxy as $$
@@ -47,7 +48,7 @@ create function core.remote_wal_position(p_server text) returns pg_lsn
     run on any;
     select core.wal_position();
   $$;
-comment on function core.remote_wal_position is 'core.wal_position of a server.';
+comment on function core.remote_wal_position is 'Runs core.wal_position on one server.';
 
 create function core.remote_is_copied(p_server text, p_position pg_lsn) returns boolean
   language plproxy as $$
@@ -55,7 +56,7 @@ create function core.remote_is_copied(p_server text, p_position pg_lsn) returns 
     run on any;
     select core.is_copied(p_position);
   $$;
-comment on function core.remote_is_copied is 'core.is_copied of a server.';
+comment on function core.remote_is_copied is 'Runs core.is_copied on one server.';
 
 create function core.remote_accounts_at(p_server text, p_address text) returns setof bytea
   language plproxy as $$
@@ -63,7 +64,7 @@ create function core.remote_accounts_at(p_server text, p_address text) returns s
     run on any;
     select * from core.accounts_at(p_address);
   $$;
-comment on function core.remote_accounts_at is 'core.accounts_at of a server.';
+comment on function core.remote_accounts_at is 'Runs core.accounts_at on one server.';
 
 create function core.remote_impersonators(p_server text, p_session_ids bigint[]) returns bigint[]
   language plproxy as $$
@@ -71,7 +72,7 @@ create function core.remote_impersonators(p_server text, p_session_ids bigint[])
     run on any;
     select core.impersonators(p_session_ids);
   $$;
-comment on function core.remote_impersonators is 'core.impersonators of a server.';
+comment on function core.remote_impersonators is 'Runs core.impersonators on one server.';
 
 create function core.remote_end_operator_sessions(p_server text, p_session_ids bigint[]) returns void
   language plproxy as $$
@@ -79,7 +80,7 @@ create function core.remote_end_operator_sessions(p_server text, p_session_ids b
     run on any;
     select core.end_operator_sessions(p_session_ids);
   $$;
-comment on function core.remote_end_operator_sessions is 'core.end_operator_sessions of a server.';
+comment on function core.remote_end_operator_sessions is 'Runs core.end_operator_sessions on one server.';
 
 create function core.remote_stream_check(p_server text, p_session_ids bigint[]) returns bigint[]
   language plproxy as $$
@@ -87,7 +88,7 @@ create function core.remote_stream_check(p_server text, p_session_ids bigint[]) 
     run on any;
     select core.stream_check(p_session_ids);
   $$;
-comment on function core.remote_stream_check is 'core.stream_check of a server.';
+comment on function core.remote_stream_check is 'Runs core.stream_check on one server.';
 
 create function core.remote_record_requests(p_server text, p_tenant_ids bigint[], p_requests bigint[]) returns void
   language plproxy as $$
@@ -95,7 +96,7 @@ create function core.remote_record_requests(p_server text, p_tenant_ids bigint[]
     run on any;
     select core.record_requests(p_tenant_ids, p_requests);
   $$;
-comment on function core.remote_record_requests is 'core.record_requests of a server.';
+comment on function core.remote_record_requests is 'Runs core.record_requests on one server.';
 
 create function core.remote_readiness(p_server text) returns json
   language plproxy as $$
@@ -103,7 +104,7 @@ create function core.remote_readiness(p_server text) returns json
     run on any;
     select core.readiness();
   $$;
-comment on function core.remote_readiness is 'core.readiness of a server.';
+comment on function core.remote_readiness is 'Runs core.readiness on one server.';
 
 create function core.remote_second_factor_secrets(p_server text, p_key text, p_after text, p_limit integer)
   returns setof text
@@ -112,7 +113,7 @@ create function core.remote_second_factor_secrets(p_server text, p_key text, p_a
     run on any;
     select * from core.second_factor_secrets(p_key, p_after, p_limit);
   $$;
-comment on function core.remote_second_factor_secrets is 'core.second_factor_secrets of a server.';
+comment on function core.remote_second_factor_secrets is 'Runs core.second_factor_secrets on one server.';
 
 create function core.remote_second_factor_reencrypt(p_server text, p_before text[], p_after text[]) returns void
   language plproxy as $$
@@ -120,9 +121,9 @@ create function core.remote_second_factor_reencrypt(p_server text, p_before text
     run on any;
     select core.second_factor_reencrypt(p_before, p_after);
   $$;
-comment on function core.remote_second_factor_reencrypt is 'core.second_factor_reencrypt of a server.';
+comment on function core.remote_second_factor_reencrypt is 'Runs core.second_factor_reencrypt on one server.';
 
--- The functions that the API calls besides core.call. Those of the home have the same signatures there.
+-- The functions that the API calls besides core.call. Each has the signature of the function on the other server.
 
 create function core.analytics_age() returns json language plproxy as $$ cluster core.server_name('home'); run on any; $$;
 create function core.node_queues() returns json language plproxy as $$ cluster core.server_name('home'); run on any; $$;
@@ -239,7 +240,7 @@ begin
     column = coalesce(p_refusal ->> 'column', ''),
     constraint = coalesce(p_refusal ->> 'constraint', '');
 end $$;
-comment on function core.refuse is 'Raises the error of another server again.';
+comment on function core.refuse is 'Raises an error that another server returned as data.';
 
 create function core.wait_for_copies(p_server text) returns void language plpgsql as $$
 declare
@@ -327,8 +328,9 @@ begin
   id := v_answer.id;
 end $$;
 comment on function core.call is
-  'Runs an operation on the server that core.operation.runs_on names. After a change by an operator it returns when '
-  'the servers that are connected have it.';
+  'Runs a request of a school on the server of the school, and an operation of operators where core.operation.runs_on '
+  'says: at home, or on the node that the home names. After a change by an operator it waits until the connected '
+  'servers have it, at most two seconds for each.';
 
 create function core.check_impersonations(p_server text, p_session_ids bigint[]) returns void language plpgsql as $$
 declare
@@ -363,7 +365,7 @@ end $$;
 comment on function core.call_impersonated is
   'core.call_impersonated on the server of the school, unless the session of the operator has ended at home.';
 
--- Every server is asked. One that does not answer knows nothing, for now.
+-- Asks every server, and skips one that does not answer.
 create function core.accounts_at(p_address text) returns setof bytea language plpgsql as $$
 declare
   v_server text;
@@ -448,7 +450,7 @@ begin
   return p_session_ids;
 end $$;
 comment on function core.stream_check is
-  'The sessions that no server knows as alive, as core.stream_check; none while a server does not answer.';
+  'The sessions whose streams must end, as core.stream_check of all servers; none while a server does not answer.';
 
 -- What the API may use.
 revoke all on all functions in schema core from public;

@@ -34,7 +34,11 @@ const examples: Record<string, readonly string[]> = {
   'node drain': ['school node drain east', 'school node drain east --undo'],
   'node refresh': ['school node refresh', 'school node refresh east'],
   'node release': ['school node release', 'school node release --json'],
-  'node remove': ['school node remove east', 'school node remove east --lost'],
+  'node remove': [
+    'school node remove east',
+    'school node remove east --lost',
+    'school node remove east --lost --delete-schools --yes',
+  ],
   rebalance: ['school rebalance --dry-run', 'school rebalance --include-home --confirm --yes'],
   'router create': ['school router create api_1 postgres://postgres@127.0.0.1/router'],
   'router remove': ['school router remove api_1 postgres://postgres@127.0.0.1/router', 'school router remove api_1'],

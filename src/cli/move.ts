@@ -44,9 +44,9 @@ export const tenantMove = (
     const done = (message: string, result: object) =>
       print(json ? JSON.stringify({ id: school, subdomain, ...result }) : message);
     if (options.confirm) {
-      await confirm(`This deletes the tables that the earlier server of school ${id} (${subdomain}) has kept`, yes);
+      await confirm(`This deletes the data of school ${id} (${subdomain}) on its earlier server`, yes);
       await confirmMove(home, { homeUrl, school });
-      done('The tables at the earlier server were deleted.', { is_confirmed: true });
+      done('The data on the earlier server was deleted.', { is_confirmed: true });
       return;
     }
     if (node === undefined) throw new Error('Name the node to which the school moves, or home.');
@@ -59,9 +59,9 @@ export const tenantMove = (
       return;
     }
     const closed_ms = await moveWithProgress(home, homeUrl, school, node);
-    const closed = closed_ms === null ? '' : `, and was closed for ${String(closed_ms)} ms`;
+    const closed = closed_ms === null ? '' : `; the last attempt closed it for ${String(closed_ms)} ms`;
     done(
-      `School ${id} (${subdomain}) is on ${node}${closed}. Delete what the earlier server has kept: ` +
+      `School ${id} (${subdomain}) is on ${node}${closed}. Later, delete its data on the earlier server: ` +
         `school tenant move ${subdomain} --confirm`,
       { node, closed_ms },
     );

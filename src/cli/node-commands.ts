@@ -4,12 +4,12 @@ import type { Format } from './output.ts';
 
 /** Adds `school node …`, `school router …` and `school rebalance`. */
 export function addNodeCommands(program: Command): void {
-  const node = program.command('node').description('servers that hold schools besides the home of the platform');
+  const node = program.command('node').description('manage nodes: servers other than the home that hold schools');
 
   node
     .command('add')
-    .description('add an empty database of another server as a node, or continue an addition that stopped')
-    .argument('<name>', 'lower-case letters, digits and hyphens')
+    .description('add an empty database of another server as a node, or continue an interrupted `node add`')
+    .argument('<name>', 'lower-case letters, digits and hyphens, a letter first')
     .argument('<url>', 'database URL of a superuser, as the home and the routers reach it')
     .option('--home-url <url>', 'the home, as the node reaches it (default: DATABASE_URL)')
     .option('--json', 'print JSON')
@@ -20,7 +20,7 @@ export function addNodeCommands(program: Command): void {
 
   node
     .command('list')
-    .description('list the nodes with their schools, and how far the home has copied their changes')
+    .description('list the nodes: their schools, whether they answer, and how far the home has copied their changes')
     .option('--json', 'print JSON')
     .action(async (options: Format) => {
       const { nodeList } = await import('./node.ts');
@@ -30,7 +30,7 @@ export function addNodeCommands(program: Command): void {
   node
     .command('refresh')
     .description(
-      'let the home copy the tables that a release has added to the copies; `migrate up` at home does it too',
+      'start copying the tables that a release has added to those copied to the home; `migrate up` at home does it too',
     )
     .argument('[name]', 'only this node')
     .option('--json', 'print one line of JSON per node')
@@ -41,9 +41,9 @@ export function addNodeCommands(program: Command): void {
 
   node
     .command('drain')
-    .description('give a node no new schools')
+    .description('choose a node for new schools no longer; `--node` still creates schools there')
     .argument('<name>')
-    .option('--undo', 'give it new schools again')
+    .option('--undo', 'choose it again')
     .option('--json', 'print JSON')
     .action(async (name: string, options: Format & { undo?: boolean }) => {
       const { nodeDrain } = await import('./node.ts');
@@ -62,21 +62,25 @@ export function addNodeCommands(program: Command): void {
 
   node
     .command('remove')
-    .description('remove a node that has no schools; its database stays')
+    .description('remove a node whose schools were moved or purged; its database stays')
     .argument('<name>')
     .option('--lost', 'the server no longer exists')
+    .option('--delete-schools', 'with --lost: mark its schools as purged, so that their files can be imported at home')
+    .option('--yes', 'do not ask for a confirmation')
     .option('--json', 'print JSON')
-    .action(async (name: string, options: Format & { lost?: boolean }) => {
+    .action(async (name: string, options: Parameters<typeof import('./node.ts').nodeRemove>[2]) => {
       const { nodeRemove } = await import('./node.ts');
       await nodeRemove(readConfig(process.env), name, options);
     });
 
   program
     .command('rebalance')
-    .description('move schools until all nodes have as many each, and nodes that are being drained have none')
+    .description(
+      'move schools until the active nodes have the same number of them, plus or minus one, and drained nodes have none',
+    )
     .option('--dry-run', 'only print the plan')
     .option('--include-home', 'count the home as a node; otherwise its schools stay there')
-    .option('--confirm', 'delete the tables at the earlier server after each move')
+    .option('--confirm', 'delete the data of the school on the earlier server after each move')
     .option('--home-url <url>', 'the home, as the nodes reach it (default: DATABASE_URL)')
     .option('--yes', 'do not ask for a confirmation')
     .option('--json', 'print JSON')
@@ -90,7 +94,7 @@ export function addNodeCommands(program: Command): void {
   router
     .command('create')
     .description('set up a router in a database, or update it after a migration or a change of the nodes')
-    .argument('<name>', 'lower-case letters, digits and underscores; unique among the routers')
+    .argument('<name>', 'lower-case letters, digits and underscores, a letter first; unique among the routers')
     .argument('<url>', 'database URL of a superuser, on a server with PL/Proxy')
     .option('--home-url <url>', 'the home, as the router reaches it (default: DATABASE_URL)')
     .option('--json', 'print JSON')

@@ -10,10 +10,11 @@ import {
 } from '../database/nodes.ts';
 import { withOwner } from '../database/pool.ts';
 import { createRouter, removeRouter } from '../database/router.ts';
+import { homeName } from '../database/servers.ts';
 import type { Config } from '../process/config.ts';
 import { formatMinute, withMigratedDatabase } from '../process/database-access.ts';
 import { exitCodes } from './exit-codes.ts';
-import { counted, type Format, print, table } from './output.ts';
+import { confirm, counted, type Format, print, table } from './output.ts';
 
 /** Runs `work` with the home. @throws on the embedded server, which other servers cannot reach */
 export function withHome<T>(config: Config, work: (home: pg.Client, homeUrl: string) => Promise<T>): Promise<T> {
@@ -22,8 +23,13 @@ export function withHome<T>(config: Config, work: (home: pg.Client, homeUrl: str
   return withMigratedDatabase(config, (ownerUrl) => withOwner(ownerUrl, (home) => work(home, ownerUrl)));
 }
 
+/** @throws if the name has other characters, or is that of the home */
 function checkName(name: string, pattern: RegExp, characters: string): void {
-  if (!pattern.test(name)) throw new Error(`The name ${JSON.stringify(name)} must be up to 40 ${characters}.`);
+  if (!pattern.test(name) || name === homeName)
+    throw new Error(
+      `The name ${JSON.stringify(name)} must start with a letter and have at most 40 ${characters}; ${homeName} is ` +
+        'reserved.',
+    );
 }
 
 /** `school node add`. @throws when the database is in use, or a server does not allow logical replication */
@@ -45,7 +51,7 @@ export async function nodeAdd(
     }),
   );
   if (json) print(JSON.stringify({ id: node.id, name, status: node.status }));
-  else print(`The node ${name} gets new schools now. Update each router: school router create`);
+  else print(`The node ${name} is ${node.status}. Update each router: school router create`);
 }
 
 /** `school node refresh`. @returns the exit code: `failed` if a node does not answer. @throws for an unknown node */
@@ -110,7 +116,7 @@ export async function nodeList(config: Config, { json }: Format): Promise<number
 export async function nodeDrain(config: Config, name: string, { json, undo }: Format & { undo?: boolean }) {
   await withHome(config, (home) => setDraining(home, name, !undo));
   if (json) print(JSON.stringify({ name, status: undo ? 'active' : 'draining' }));
-  else print(`The node ${name} gets ${undo ? '' : 'no '}new schools.`);
+  else print(`The node ${name} is ${undo ? '' : 'no longer '}chosen for new schools.`);
 }
 
 /** `school node release`. @returns the exit code: `failed` if a node does not answer */
@@ -127,9 +133,15 @@ export async function nodeRelease(config: Config, { json, olderThan }: Format & 
   return reservations.some(({ outcome }) => outcome === 'unknown') ? exitCodes.failed : exitCodes.done;
 }
 
-/** `school node remove`. @throws if the node has schools */
-export async function nodeRemove(config: Config, name: string, { json, lost }: Format & { lost?: boolean }) {
-  await withHome(config, (home) => removeNode(home, name, lost === true));
+/** `school node remove`. @throws if the node has schools, and they are not to be deleted */
+export async function nodeRemove(
+  config: Config,
+  name: string,
+  { json, lost, deleteSchools, yes }: Format & { lost?: boolean; deleteSchools?: boolean; yes?: boolean },
+) {
+  if (deleteSchools && !lost) throw new Error('--delete-schools needs --lost.');
+  if (deleteSchools) await confirm(`This deletes all schools of the node ${name}`, yes);
+  await withHome(config, (home) => removeNode(home, name, { isLost: lost, deletesSchools: deleteSchools }));
   if (json) print(JSON.stringify({ name, is_removed: true }));
   else print(`The node ${name} was removed. Update each router: school router create`);
 }

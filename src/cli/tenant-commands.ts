@@ -71,7 +71,7 @@ export function addTenantCommands(program: Command): void {
     .description('move a school to another server while it is in service, or continue a move that stopped')
     .argument('<id or subdomain>')
     .argument('[node]', 'the name of a node, or home')
-    .option('--confirm', 'delete the tables that the earlier server has kept')
+    .option('--confirm', 'delete the data of the school that the earlier server has kept')
     .option('--cancel', 'give up a move that has not opened the school on the node, and delete its copies')
     .option('--lost', 'with --cancel: the node no longer exists; the school gets what it had when it was closed')
     .option('--home-url <url>', 'the home, as the nodes reach it (default: DATABASE_URL)')

@@ -248,7 +248,7 @@ export async function unsubscribe(client: pg.Client, name: string, isLost = fals
 }
 
 /** @throws if a database has rows of its own, or is another node. It may be this one, or have no tables yet */
-async function refuseUsed(client: pg.Client, name: string): Promise<void> {
+async function requireUnusedDatabase(client: pg.Client, name: string): Promise<void> {
   const { rows: tables } = await client.query<{ has_tables: boolean; has_nodes: boolean }>(
     `select to_regclass('platform.tenant') is not null as has_tables,
        to_regclass('platform.node') is not null as has_nodes`,
@@ -305,7 +305,7 @@ export async function addNode(
   await withOwner(url, async (node) => {
     await requireLogical(node, 'the node');
     await refuseSameDatabase(home, node);
-    await refuseUsed(node, name);
+    await requireUnusedDatabase(node, name);
   });
   await home.query(`insert into platform.node (name, url) values ($1, $2) on conflict (name) do update set url = $2`, [
     name,
@@ -393,7 +393,7 @@ async function withCopies<T>(
 }
 
 /** Runs `work` while the tables stay that the home copies from these nodes. `refreshCopies` waits for it. */
-export const whileCopiesStay = <T>(
+export const withSharedSubscriptionLock = <T>(
   home: pg.ClientBase,
   nodeIds: readonly number[],
   work: () => Promise<T>,
@@ -442,16 +442,57 @@ export async function setDraining(home: pg.Client, name: string, isDraining: boo
 }
 
 /**
- * Removes a node without schools. Its database stays.
- * @param isLost  the server no longer exists
- * @throws if it has schools, also deleted ones
+ * Removes a node that has no schools besides purged ones. Its database stays. Purged schools belong to the home then, so
+ * that their files are imported there.
+ * @param options.isLost  the server no longer exists
+ * @param options.deletesSchools  marks all schools of the lost server as purged, and removes its reservations
+ * @throws if it has other schools, also deleted ones
  */
-export async function removeNode(home: pg.Client, name: string, isLost: boolean): Promise<void> {
-  const { id, url, schools, reserved } = await findNode(home, name);
-  if (schools + reserved > 0)
-    throw new Error(
-      `The node ${name} has ${String(schools)} schools and ${String(reserved)} reserved ones, deleted ones included.`,
+export async function removeNode(
+  home: pg.Client,
+  name: string,
+  { isLost = false, deletesSchools = false } = {},
+): Promise<void> {
+  const { id, url } = await findNode(home, name);
+  const purged = isLost
+    ? []
+    : await withOwner(url, async (node) => {
+        const { rows } = await node.query<{ id: string }>(
+          `select id from platform.tenant
+           where status = 'deleted' and schema_version = 0 and to_regnamespace('tenant_' || id) is null`,
+        );
+        return rows.map((row) => row.id);
+      });
+  await home.query('begin');
+  try {
+    if (deletesSchools) {
+      await home.query('delete from platform.tenant t where t.node_id = $1 and core.is_reserved(t)', [id]);
+      await home.query(
+        `select set_config('app.actor_email', 'command line', true),
+           core.audit('tenant.purge', 'tenant', id, id, core.diff(null, jsonb_build_object('node', $2::text)))
+         from platform.tenant where node_id = $1`,
+        [id, name],
+      );
+      await home.query(
+        `update platform.tenant set status = 'deleted', deleted_at = now() where node_id = $1 and status <> 'deleted'`,
+        [id],
+      );
+    }
+    await home.query(
+      `update platform.tenant set schema_version = 0, node_id = null where node_id = $1 and ($3 or id = any ($2))`,
+      [id, purged, deletesSchools],
     );
+    const { schools, reserved } = await findNode(home, name);
+    if (schools + reserved > 0)
+      throw new Error(
+        `The node ${name} has ${String(schools)} schools and ${String(reserved)} reserved ones. Deleted schools ` +
+          'count until they are purged: restore and move them, or wait for their purge.',
+      );
+    await home.query('commit');
+  } catch (error) {
+    await home.query('rollback').catch(() => undefined);
+    throw error;
+  }
   await unsubscribe(home, subscriptionOf(id), isLost);
   if (isLost)
     await home.query('select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = $1', [

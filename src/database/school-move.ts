@@ -7,7 +7,7 @@ import {
   subscribeAndCopy,
   subscriptionOf as copiesOf,
   unsubscribe,
-  whileCopiesStay,
+  withSharedSubscriptionLock,
 } from './nodes.ts';
 import { withOwner } from './pool.ts';
 import { homeName } from './servers.ts';
@@ -48,7 +48,7 @@ const rowsAtATime = 5_000;
 const subscriptionOf = (school: number) => `school_move_${String(school)}`;
 const schemaOf = (school: number) => `tenant_${String(school)}`;
 /** The tables at the earlier server, until the move is confirmed. */
-const asideOf = (school: number) => `moved_tenant_${String(school)}`;
+const retainedSchemaOf = (school: number) => `moved_tenant_${String(school)}`;
 
 /** Whether a server could not be reached. */
 const isUnreachable = (error: unknown) => classify(error).apiError?.error === 'unavailable';
@@ -67,8 +67,8 @@ const hasSchema = async (client: pg.ClientBase, name: string) =>
     ?.exists === true;
 
 /** Runs `work` unless another command works on the moves of the school. */
-async function asOnlyCommand<T>(home: pg.ClientBase, school: number, work: () => Promise<T>): Promise<T> {
-  await noticeLostMachine(home);
+async function withMoveLock<T>(home: pg.ClientBase, school: number, work: () => Promise<T>): Promise<T> {
+  await enableKeepalive(home);
   const { rows } = await home.query<{ is_locked: boolean }>(
     "select pg_try_advisory_lock(core.lock_key('move', $1)) as is_locked",
     [school],
@@ -82,7 +82,7 @@ async function asOnlyCommand<T>(home: pg.ClientBase, school: number, work: () =>
 }
 
 /** The locks of a connection whose machine has lost power would last for two hours. */
-async function noticeLostMachine(client: pg.ClientBase): Promise<void> {
+async function enableKeepalive(client: pg.ClientBase): Promise<void> {
   await client.query('set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3');
 }
 
@@ -96,10 +96,10 @@ async function readServers(home: pg.ClientBase, homeUrl: string): Promise<Server
  * keep the schools of the others from moving: its tables are found when it is back.
  * @throws if a server of `required` cannot be reached
  */
-async function findAside(servers: Server[], school: number, required: Server[]): Promise<Server | undefined> {
+async function findRetained(servers: Server[], school: number, required: Server[]): Promise<Server | undefined> {
   const found = await Promise.all(
     servers.map((server) =>
-      withOwner(server.url, (client) => hasSchema(client, asideOf(school))).catch((error: unknown) => {
+      withOwner(server.url, (client) => hasSchema(client, retainedSchemaOf(school))).catch((error: unknown) => {
         if (required.includes(server) || !isUnreachable(error)) throw error;
         return false;
       }),
@@ -262,7 +262,10 @@ async function catchUp(source: pg.Client, from: Server, school: number): Promise
       [rows[0]?.position, [subscriptionOf(school), ...(from.id === null ? [] : [copiesOf(from.id)])]],
     );
     if (states[0]?.is_done) return;
-    if (Date.now() > end) throw new RetryError('The target is too far behind.');
+    if (Date.now() > end)
+      throw new RetryError(
+        `Replication from ${from.name} did not catch up within ${String(catchUpTimeoutMs / 1000)} s.`,
+      );
     await pause(20);
   }
 }
@@ -281,7 +284,13 @@ async function compareCounts(source: pg.Client, target: pg.Client, school: numbe
 }
 
 /** Copies what logical replication does not: sequences, and the rows outside the schema. */
-async function copyRest(source: pg.Client, target: pg.Client, from: Server, to: Server, school: number) {
+async function copySequencesAndSharedRows(
+  source: pg.Client,
+  target: pg.Client,
+  from: Server,
+  to: Server,
+  school: number,
+) {
   const { rows: sequences } = await source.query<{ name: string }>(
     "select relname as name from core.relations_in($1) where relkind = 'S'",
     [schemaOf(school)],
@@ -323,36 +332,45 @@ async function copyRows(
   await source.query('close moved_row');
 }
 
-/** Something was in the way, and may not be in a second. */
+/** An attempt to close the school failed for a reason that may be gone in a second. */
 class RetryError extends Error {}
 
 /**
- * Closes a school on the source after the target has all of it. The lock refuses its requests until the connection
- * ends or `openSchool` has opened the school on the target.
+ * Closes a school on the source after the target has all of it. New requests fail while this connection holds the lock;
+ * after the commit, `schema_version` 0 keeps them out until `openSchool`.
  */
-async function close(source: pg.Client, target: pg.Client, from: Server, to: Server, school: number): Promise<void> {
+async function closeSchool(
+  source: pg.Client,
+  target: pg.Client,
+  from: Server,
+  to: Server,
+  school: number,
+): Promise<void> {
   await source.query(`set lock_timeout = ${String(lockTimeoutMs)}`);
   try {
     await source.query('select pg_advisory_lock(core.tenant_lock_key($1))', [school]);
     await source.query('begin');
     await requireSchool(source, target, school);
     const { rows } = await source.query<{ running: number }>('select running from core.move_jobs_hold($1)', [school]);
-    if (rows[0]?.running) throw new RetryError('A job of the school is running.');
+    if (rows[0]?.running) throw new RetryError('A job of the school is still running; see: school jobs list.');
     await catchUp(source, from, school);
     await compareCounts(source, target, school);
-    await copyRest(source, target, from, to, school);
+    await copySequencesAndSharedRows(source, target, from, to, school);
     await source.query('select core.move_close($1, $2)', [school, from.id ?? to.id]);
     await source.query('commit');
   } catch (error) {
     await source.query('rollback').catch(() => undefined);
     await source.query('select pg_advisory_unlock(core.tenant_lock_key($1))', [school]).catch(() => undefined);
-    if ((error as { code?: string }).code === '55P03') throw new RetryError('A request of the school is running.');
+    if ((error as { code?: string }).code === '55P03')
+      throw new RetryError(
+        'Another connection has locked the school: a request, an export or a change by an operator.',
+      );
     throw error;
   }
 }
 
 /** Repeats `attempt` while something is in the way. @returns its result */
-async function closeInTime<T>(attempt: () => Promise<T>): Promise<T> {
+async function retryClose<T>(attempt: () => Promise<T>): Promise<T> {
   for (let count = 1; ; count++) {
     try {
       return await attempt();
@@ -395,10 +413,10 @@ async function waitForDirectory(home: pg.Client): Promise<void> {
 }
 
 /** Opens a school on the target, with the jobs that wait on the source. At home this also changes the directory. */
-async function open(source: pg.Client, target: pg.Client, school: number): Promise<void> {
+async function openSchool(source: pg.Client, target: pg.Client, school: number): Promise<void> {
   const { rows } = await source.query<{ jobs: string; version: number }>(
     'select core.move_jobs_read($1)::text as jobs, core.move_version($2) as version',
-    [school, asideOf(school)],
+    [school, retainedSchemaOf(school)],
   );
   await target.query('begin');
   const { rowCount } = await target.query(
@@ -419,21 +437,22 @@ export async function moveSchool(
   home: pg.Client,
   { homeUrl, school, to: targetName, onStep = () => undefined, onProgress }: MoveOptions,
 ): Promise<number | undefined> {
-  return asOnlyCommand(home, school, async () => {
+  return withMoveLock(home, school, async () => {
     const servers = await readServers(home, homeUrl);
     const to = servers.find(({ name }) => name === targetName);
-    if (!to) throw new Error(`There is no node ${targetName}.`);
+    if (!to) throw new Error(`There is no node ${targetName}, or it is still joining.`);
     const current = await findServer(home, servers, school);
-    const aside = await findAside(servers, school, [current, to]);
-    const from = current === to ? aside : current;
+    const retained = await findRetained(servers, school, [current, to]);
+    const from = current === to ? retained : current;
     if (!from) throw new Error(`The school is on ${targetName} already.`);
-    if (aside && aside !== from) throw new Error(`The last move of the school is not confirmed.`);
-    const isClosed = aside === from;
+    if (retained && retained !== from)
+      throw new Error('An earlier move of the school is not confirmed. Run: school tenant move <school> --confirm');
+    const isClosed = retained === from;
     const nodeIds = [from, to].flatMap(({ id }) => id ?? []);
 
     return withOwner(from.url, (source) =>
       withOwner(to.url, async (target) => {
-        await Promise.all([source, target].map(noticeLostMachine));
+        await Promise.all([source, target].map(enableKeepalive));
         let closedAt: number | undefined;
         if (!isClosed) {
           await checkVersions(source, target, school);
@@ -454,12 +473,12 @@ export async function moveSchool(
           });
           await analyze(target, school);
           await onStep('copied');
-          closedAt = await whileCopiesStay(home, nodeIds, async () => {
-            const start = await closeInTime(async () => {
+          closedAt = await withSharedSubscriptionLock(home, nodeIds, async () => {
+            const start = await retryClose(async () => {
               // A release that was installed meanwhile may have added some.
               for (const id of nodeIds) await requireCopies(home, id);
               const attemptedAt = performance.now();
-              await close(source, target, from, to, school);
+              await closeSchool(source, target, from, to, school);
               return attemptedAt;
             });
             await onStep('closed');
@@ -476,7 +495,7 @@ export async function moveSchool(
           await waitForDirectory(home);
           await onStep('switched');
         }
-        await open(source, target, school);
+        await openSchool(source, target, school);
         if (to.id === null) {
           await waitForDirectory(home);
           await onStep('switched');
@@ -497,11 +516,11 @@ export async function confirmMove(
   home: pg.Client,
   { homeUrl, school }: Pick<MoveOptions, 'homeUrl' | 'school'>,
 ): Promise<void> {
-  return asOnlyCommand(home, school, async () => {
+  return withMoveLock(home, school, async () => {
     const servers = await readServers(home, homeUrl);
     const current = await findServer(home, servers, school);
-    const aside = await findAside(servers, school, [current]);
-    if (!aside) throw new Error('No move of this school has to be confirmed.');
+    const retained = await findRetained(servers, school, [current]);
+    if (!retained) throw new Error('No move of this school has to be confirmed.');
     const isOpen = await withOwner(current.url, async (client) => {
       const { rows } = await client.query<{ is_open: boolean }>(
         'select schema_version > 0 as is_open from platform.tenant where id = $1',
@@ -509,8 +528,8 @@ export async function confirmMove(
       );
       return rows[0]?.is_open === true;
     });
-    if (aside === current || !isOpen) throw new Error('The move is not finished. Repeat: school tenant move');
-    await withOwner(aside.url, async (source) => {
+    if (retained === current || !isOpen) throw new Error('The move is not finished. Repeat: school tenant move');
+    await withOwner(retained.url, async (source) => {
       await withOwner(current.url, (target) => endReplication(source, target, school));
       await asReplica(source, async () => {
         await source.query(
@@ -518,9 +537,9 @@ export async function confirmMove(
          where core.job_school(payload) = $1 and locked_by = 'school move'`,
           [school],
         );
-        await deleteSharedRows(source, aside, school);
+        await deleteSharedRows(source, retained, school);
       });
-      await dropSchema(source, asideOf(school));
+      await dropSchema(source, retainedSchemaOf(school));
     });
   });
 }
@@ -532,13 +551,13 @@ async function deleteCopies(target: pg.Client, to: Server, school: number): Prom
 }
 
 /** Opens a school again on the server that has closed it. */
-async function reopen(home: pg.Client, aside: Server, school: number): Promise<void> {
-  if (aside.id !== null) {
-    await home.query('update platform.tenant set node_id = $2 where id = $1', [school, aside.id]);
+async function reopen(home: pg.Client, retained: Server, school: number): Promise<void> {
+  if (retained.id !== null) {
+    await home.query('update platform.tenant set node_id = $2 where id = $1', [school, retained.id]);
     await waitForDirectory(home);
   }
-  await withOwner(aside.url, (source) => source.query('select core.move_reopen($1)', [school]));
-  if (aside.id === null) await waitForDirectory(home);
+  await withOwner(retained.url, (source) => source.query('select core.move_reopen($1)', [school]));
+  if (retained.id === null) await waitForDirectory(home);
 }
 
 /**
@@ -555,33 +574,42 @@ export async function cancelMove(
     isLost = false,
   }: Pick<MoveOptions, 'homeUrl' | 'school' | 'to'> & { isLost?: boolean },
 ): Promise<void> {
-  return asOnlyCommand(home, school, async () => {
+  return withMoveLock(home, school, async () => {
     const servers = await readServers(home, homeUrl);
     const current = await findServer(home, servers, school);
     const to = servers.find(({ name }) => name === targetName);
-    if (!to) throw new Error(`There is no node ${targetName}.`);
+    if (!to) throw new Error(`There is no node ${targetName}, or it is still joining.`);
     if (isLost && (to.id === null || (await answers(to))))
       throw new Error(`The server ${targetName} answers. Leave out --lost.`);
-    const aside = await findAside(servers, school, isLost ? [] : [current, to]);
-    if (aside === to || (!aside && current === to))
-      throw new Error('The school has moved already. Move it back after the move is confirmed.');
-    const from = aside ?? current;
+    const retained = await findRetained(servers, school, isLost ? [] : [current, to]);
+    if (retained === to || (!retained && current === to))
+      throw new Error(
+        isLost
+          ? 'No other server has kept the tables of this school. Restore the node from a backup.'
+          : `The school is open on ${current.name}. Confirm the move, then move it back.`,
+      );
+    const from = retained ?? current;
     if (isLost) {
       await withOwner(from.url, (source) => endPublication(source, school));
-      if (aside) await reopen(home, aside, school);
+      if (retained) await reopen(home, retained, school);
       return;
     }
     await withOwner(to.url, async (target) => {
-      await noticeLostMachine(target);
+      await enableKeepalive(target);
       // Nobody opens the school here from now on: a command that is lost may still be at work in the server.
       await target.query('select pg_advisory_lock(core.tenant_lock_key($1))', [school]);
       const { rowCount: isOpen } = await target.query(
         'select from platform.tenant where id = $1 and node_id is null and schema_version > 0',
         [school],
       );
-      if (isOpen) throw new Error('The school has moved already. Move it back after the move is confirmed.');
+      if (isOpen)
+        throw new Error(
+          current === to
+            ? `The school is open on ${to.name}. Confirm the move, then move it back.`
+            : `The school is open on ${to.name} too, but the directory names ${current.name}. Remove the node ${to.name}.`,
+        );
       await withOwner(from.url, (source) => endReplication(source, target, school));
-      if (aside) await reopen(home, aside, school);
+      if (retained) await reopen(home, retained, school);
       await deleteCopies(target, to, school);
     });
   });

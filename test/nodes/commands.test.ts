@@ -243,7 +243,7 @@ describe('school migrate', () => {
     });
   });
 
-  test('is repeated when the node is back: then it migrates the home', async () => {
+  test('migrates the home when it is repeated after the node is back', async () => {
     const result = await command<Result>(0, 'migrate', 'up');
     expect(result.nodes.map(({ name, tenants }) => [name, tenants])).toEqual([
       ['node-1', []],

@@ -153,7 +153,7 @@ describe('school tenant import', () => {
     expect(await rows('node-1', 'select from platform.tenant where id = $1', [id])).toEqual([]);
   });
 
-  test('to an unknown node, with the id or subdomain of another school, or at a node is refused', async () => {
+  test('to an unknown node, with the id or subdomain of another school, or run on a node is refused', async () => {
     const whole = await foreign('whole');
     const noNode = await program('tenant', 'import', whole.file, '--node', 'nowhere').ended;
     expect(noNode).toMatchObject({ code: 1, stderr: expect.stringContaining('There is no node nowhere') });

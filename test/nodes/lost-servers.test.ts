@@ -1,9 +1,12 @@
-import { beforeAll, expect, jest, test } from '@jest/globals';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
 import { addNode, readNodes } from '../../src/database/nodes.ts';
 import { createRouter } from '../../src/database/router.ts';
 import { until } from '../support/client/until.ts';
 import { freePort, startProgram } from '../support/server/processes.ts';
-import { serviceOfFile, testPassword } from '../support/server/service.ts';
+import { serviceOfFile, testPassword, unique } from '../support/server/service.ts';
 import { createServer, removeServer, type Servers, serverUrl, type TestServer } from './servers.ts';
 
 // Starts and loses a server.
@@ -29,28 +32,66 @@ const slotsLike = async (pattern: string) =>
     )
   ).map(({ name }) => name);
 
+const folder = await mkdtemp(join(tmpdir(), 'school-lost-'));
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+const add = (name: string, url: string) =>
+  withOwner(home, (client) => addNode(client, { name, url, homeUrl: home, onStep: () => undefined }));
+
+/** Creates a school on a node, and exports it. */
+async function exportedSchool(node: string) {
+  const subdomain = unique('kept').toLowerCase();
+  const options = ['--name', 'Kept', '--plan', '3', '--contact-email', `head@${subdomain}.example`];
+  const created = await command('tenant', 'create', subdomain, ...options, '--node', node, '--json');
+  expect(created).toMatchObject({ code: 0 });
+  const { id: school } = JSON.parse(created.stdout) as { id: number };
+  const file = join(folder, `${subdomain}.jsonl.gz`);
+  await until(async () => (await command('tenant', 'export', subdomain, '--file', file)).code === 0 || undefined);
+  return { id: school, subdomain, file };
+}
+
+const directory = (school: number) =>
+  service.database.query(
+    `select t.status, t.schema_version > 0 as has_tables, n.name as node
+     from platform.tenant t left join platform.node n on n.id = t.node_id where t.id = $1`,
+    [school],
+  );
+
 let id = 0;
+let kept: Awaited<ReturnType<typeof exportedSchool>>;
 beforeAll(async () => {
   const lost = await createServer();
   try {
     const [url, router] = [await createDatabase(lost, 'school'), await createDatabase(lost, 'router')];
-    await withOwner(home, async (client) => {
-      ({ id } = await addNode(client, { name: 'lost', url, homeUrl: home, onStep: () => undefined }));
-      await createRouter(client, { name: 'lost', url: router, homeUrl: home });
-    });
+    ({ id } = await add('lost', url));
+    await withOwner(home, (client) => createRouter(client, { name: 'lost', url: router, homeUrl: home }));
+    kept = await exportedSchool('lost');
   } finally {
     await removeServer(lost);
   }
 });
 
-test('a node whose server is lost can be removed, and leaves no slot and no subscription at home', async () => {
+test('a lost node is removed with its schools, without a slot and a subscription at home, and a school is imported at home', async () => {
   expect(await slotsLike(`^school_home_${id}$`)).toHaveLength(1);
-  const refused = await command('node', 'remove', 'lost');
-  expect(refused.code).toBe(1);
+  for (const [options, message] of [
+    [[], 'ECONNREFUSED'],
+    [['--lost'], 'has 1 schools and 0 reserved ones'],
+    [['--delete-schools', '--yes'], '--delete-schools needs --lost'],
+    [['--lost', '--delete-schools'], 'confirm with --yes'],
+  ] as const)
+    expect(await command('node', 'remove', 'lost', ...options)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining(message),
+    });
+  expect(await directory(kept.id)).toMatchObject([{ status: 'active', node: 'lost' }]);
   const listed = await command('node', 'list', '--json');
   expect(listed.code).not.toBe(0);
   expect(JSON.parse(listed.stdout)).toContainEqual(expect.objectContaining({ name: 'lost', is_reachable: false }));
-  expect(await command('node', 'remove', 'lost', '--lost')).toMatchObject({ code: 0, stderr: '' });
+  expect(await command('node', 'remove', 'lost', '--lost', '--delete-schools', '--yes')).toMatchObject({
+    code: 0,
+    stderr: '',
+  });
+  expect(await directory(kept.id)).toEqual([{ status: 'deleted', has_tables: false, node: null }]);
   expect((await withOwner(home, readNodes)).map(({ name }) => name)).toEqual(nodes.map(({ name }) => name));
   expect(await slotsLike(`^school_home_${id}$`)).toEqual([]);
   expect(await service.database.query('select from pg_subscription where subname = $1', [`school_node_${id}`])).toEqual(
@@ -58,6 +99,34 @@ test('a node whose server is lost can be removed, and leaves no slot and no subs
   );
   // The others go on.
   await school.admin.get('/api/students');
+  expect(await command('tenant', 'import', kept.file)).toMatchObject({ code: 0 });
+  expect(await directory(kept.id)).toEqual([{ status: 'active', has_tables: true, node: null }]);
+  const { data: entries } = await service.operator.get<{ action: string }[]>(
+    `/api/platform/audit-logs?tenant_id=${kept.id}`,
+  );
+  expect(entries.map(({ action }) => action).slice(0, 2)).toEqual(['tenant.import', 'tenant.purge']);
+});
+
+test('a node whose only school is deleted is removed after its purge, and the school is imported at home', async () => {
+  const server = nodes[1]?.server ?? homeServer;
+  const url = await createDatabase(server, 'purged');
+  await add('purged', url);
+  const purged = await exportedSchool('purged');
+  const onNode = (text: string) =>
+    withOwner(url, async (client) => (await client.query<{ has_more: boolean }>(text, [purged.id])).rows);
+  expect(await command('tenant', 'delete', purged.subdomain, '--yes')).toMatchObject({ code: 0 });
+  expect(await command('node', 'remove', 'purged')).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('wait for their purge'),
+  });
+  await onNode("update platform.tenant set deleted_at = now() - interval '100 days' where id = $1");
+  await onNode("select core.purge_mark($1, 30, 'file')");
+  while ((await onNode('select core.purge_drop($1) as has_more'))[0]?.has_more === true);
+  expect(await command('node', 'remove', 'purged')).toMatchObject({ code: 0, stderr: '' });
+  expect(await directory(purged.id)).toEqual([{ status: 'deleted', has_tables: false, node: null }]);
+  expect(await command('tenant', 'import', purged.file)).toMatchObject({ code: 0 });
+  expect(await directory(purged.id)).toEqual([{ status: 'active', has_tables: true, node: null }]);
+  await withOwner(serverUrl(server, 'postgres'), (client) => client.query('drop database purged with (force)'));
 });
 
 test('a router that is lost is removed and created again under its name, and serves all schools', async () => {

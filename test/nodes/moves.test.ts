@@ -232,7 +232,7 @@ describe('a move that stops', () => {
     await school.admin.post('/api/students', { first_name: 'Ada', last_name: unique('Moved') }, 201);
     await move(school, 'node-2');
     expect(await students(school)).toHaveLength(1);
-    await expect(cancel(school, 'node-2')).rejects.toThrow('has moved already');
+    await expect(cancel(school, 'node-2')).rejects.toThrow('is open on node-2');
     await confirm(school);
   });
 
@@ -285,7 +285,7 @@ describe('a move that stops', () => {
     await confirm(school);
   });
 
-  test('before it had subscribed is canceled with its slot, which would keep the WAL', async () => {
+  test('canceled before its subscription exists drops its replication slot', async () => {
     const school = await schoolOn('node-1');
     const stopped = move(school, 'node-2', (step) => {
       if (step === 'prepared') throw new Stopped();
@@ -298,7 +298,7 @@ describe('a move that stops', () => {
     expect(await rows('node-1', `select from pg_publication where pubname = '${name}'`)).toEqual([]);
   });
 
-  test('and whose school was migrated since is not continued, but starts over', async () => {
+  test('is refused when the school was migrated since, until it is canceled and begun again', async () => {
     const school = await schoolOn('node-1');
     const stopped = move(school, 'node-2', (step) => {
       if (step === 'copied') throw new Stopped();
@@ -359,7 +359,7 @@ describe('during a move', () => {
     expect(await schemasOn('node-1', school)).toEqual([school.schema]);
   });
 
-  test('a suspension while the school is closed is refused, and not lost', async () => {
+  test('an operator who suspends a school while it is closed gets 503, and the school stays active', async () => {
     const school = await schoolOn('node-1');
     // The move waits for this row, after it has read that of the school.
     const { release } = await holdRow('node-2', `insert into platform.tenant_usage (tenant_id) values (${school.id})`);
