@@ -4,21 +4,27 @@ import { type Rig, sample, serviceRequests } from './measure.ts';
 import { type Measured, median, pick, summarize } from './statistics.ts';
 import { sendSteadily, timedRequest } from './steady.ts';
 
-/** What other schools notice when one school sends ten times its share. */
+/** What nine schools notice when a tenth sends ten times its share. */
 export interface Fairness {
-  /** Responses per second that the service can give to these schools. */
+  /** Responses per second that the service can give to these schools, with as many requests at once as connections. */
   capacity: number;
-  /** The rate that is each school's share. */
-  share: number;
-  /** The other schools in each round, without and with the busy school. */
+  loads: FairnessAtLoad[];
+}
+
+export interface FairnessAtLoad {
+  /** The part of the capacity that the ten schools use together, before one sends more. */
+  part: number;
+  /** The nine in each round, without and with the busy school. */
   without: Measured[];
   with: Measured[];
+  /** The nine while all ten together send as much as with the busy school: the effect of the load alone. */
+  equal: Measured[];
 }
 
 /**
- * Ten schools together send half of what the service can answer, each the same share, at a steady rate. Then one of them
- * sends ten times its share, so that the service is nearly saturated. Measures the other nine. Half of the requests get
- * a student, half list a class.
+ * Ten schools together send a quarter, then half of what the service can answer, each the same share, at a steady rate.
+ * Then one of them sends ten times its share, so that all send half, then nearly all that the service can answer. Half of
+ * the requests get a student, half list a class.
  */
 export async function measureFairness(rig: Rig, seconds: number, rounds: number): Promise<Fairness> {
   const schools = rig.database.schools.slice(0, 10);
@@ -49,23 +55,29 @@ export async function measureFairness(rig: Rig, seconds: number, rounds: number)
   };
   await closedLoop();
   const capacity = await closedLoop();
-  const share = capacity / 2 / schools.length;
 
   const send = async (rate: number, ...of: School[]) => {
     const requests = requestsOf(...of);
     const latencies = await sendSteadily(rate, seconds, async () => (await get(pick(...requests))).milliseconds);
     return summarize(latencies, seconds * 1000);
   };
-  const result: Fairness = { capacity, share, without: [], with: [] };
-  for (let round = 0; round < rounds; round++) {
-    const [quiet] = await Promise.all([send(share * others.length, ...others), send(share, busy)]);
-    const [crowded] = await Promise.all([send(share * others.length, ...others), send(share * 10, busy)]);
-    result.without.push(quiet);
-    result.with.push(crowded);
-  }
-  return result;
+  const measureAt = async (part: number): Promise<FairnessAtLoad> => {
+    const share = (capacity * part) / schools.length;
+    const sendShares = async (ofOthers: number, ofBusy: number) => {
+      const [nine] = await Promise.all([send(share * ofOthers * others.length, ...others), send(share * ofBusy, busy)]);
+      return nine;
+    };
+    const result: FairnessAtLoad = { part, without: [], with: [], equal: [] };
+    for (let round = 0; round < rounds; round++) {
+      result.without.push(await sendShares(1, 1));
+      result.with.push(await sendShares(1, 10));
+      result.equal.push(await sendShares(1.9, 1.9));
+    }
+    return result;
+  };
+  return { capacity, loads: [await measureAt(0.25), await measureAt(0.5)] };
 }
 
-/** How many times as long the others' slowest responses take with the busy school. */
-export const slowdown = (fairness: Fairness): number =>
+/** How many times as long the slowest responses of the nine take with the busy school. */
+export const slowdown = (fairness: FairnessAtLoad): number =>
   median(fairness.with.map(({ p99 }) => p99)) / median(fairness.without.map(({ p99 }) => p99));

@@ -154,21 +154,28 @@ const firstRequestTable = (cases: Report['cases']) =>
     }),
   ]);
 
-function fairnessText(fairness: Fairness): string {
-  const row = (name: string, rounds: Measured[]) => [
-    name,
-    ...(['perSecond', 'p50', 'p99'] as const).map((field) => precise(median(rounds.map((one) => one[field])))),
-  ];
-  const factor = slowdown(fairness);
+function fairnessText({ capacity, loads }: Fairness): string {
+  const percent = (part: number) => `${String(Math.round(part * 100))} %`;
+  const rows = loads.flatMap((load) => {
+    const row = (sent: number, from: string, rounds: Measured[]) => [
+      percent(load.part * sent),
+      from,
+      ...(['perSecond', 'p50', 'p99'] as const).map((field) => precise(median(rounds.map((one) => one[field])))),
+    ];
+    const factor = slowdown(load);
+    return [
+      [...row(1, 'ten schools, each its share', load.without), ''],
+      [
+        ...row(1.9, 'ten schools, one of them ten times its share', load.with),
+        `${factor.toFixed(2)} × (aim: at most ${slowdownAim}, ${verdict(factor <= slowdownAim)})`,
+      ],
+      [...row(1.9, 'ten schools, all the same', load.equal), `${slowdown({ ...load, with: load.equal }).toFixed(2)} ×`],
+    ];
+  });
   return (
-    table([
-      ['nine schools at a steady rate', 'req/s', 'p50 ms', 'p99 ms'],
-      row('the tenth sends its share', fairness.without),
-      row('the tenth sends ten times its share', fairness.with),
-    ]) +
-    `\n\nThe p99 of the nine is ${factor.toFixed(2)} times as high (aim: at most ${slowdownAim}, ` +
-    `${verdict(factor <= slowdownAim)}). The share of a school is ${precise(fairness.share)} requests/s, a tenth of ` +
-    `half of the ${whole(fairness.capacity)} that the service can answer.`
+    table([['load of the service', 'sent by', 'the nine: req/s', 'p50 ms', 'p99 ms', 'p99, compared'], ...rows]) +
+    `\n\nThe load is the part of the ${whole(capacity)} requests/s that the service answers to as many requests at once ` +
+    'as it has connections.'
   );
 }
 
