@@ -2,6 +2,7 @@ import type pg from 'pg';
 import { findTenant } from '../database/find-tenant.ts';
 import { cancelMove, confirmMove, moveSchool, planMoves } from '../database/school-move.ts';
 import type { Config } from '../process/config.ts';
+import { exitCodes } from './exit-codes.ts';
 import { withHome } from './node.ts';
 import { confirm, counted, type Format, print, table } from './output.ts';
 import { progress } from './progress.ts';
@@ -67,14 +68,18 @@ export const tenantMove = (
     );
   });
 
-/** `school rebalance`: moves schools until the nodes have as many each, and those that are drained have none. */
+/**
+ * `school rebalance`: moves schools until the nodes have as many each, and those that are drained have none.
+ * @returns the exit code: `failed` if a school could not be moved
+ */
 export const rebalance = (
   config: Config,
   options: Format & { homeUrl?: string; includeHome?: boolean; confirm?: boolean; dryRun?: boolean; yes?: boolean },
-): Promise<void> =>
+): Promise<number> =>
   withHome(config, async (home, url) => {
     const homeUrl = options.homeUrl ?? url;
     const { moves, counts } = await planMoves(home, options.includeHome === true);
+    const failed: { school: number; error: string }[] = [];
     if (!options.json) {
       process.stdout.write(
         table(
@@ -86,12 +91,28 @@ export const rebalance = (
     }
     if (!options.dryRun && moves.length > 0) {
       await confirm(`This moves ${counted(moves.length, 'school')}`, options.yes);
-      for (const { school, subdomain, from, to } of moves) {
-        const closedMs = await moveWithProgress(home, homeUrl, school, to);
-        if (options.confirm) await confirmMove(home, { homeUrl, school });
-        const closed = closedMs === null ? '' : `, closed for ${String(closedMs)} ms`;
-        if (!options.json) print(`${subdomain}: ${from} → ${to}${closed}`);
+      for (const [done, { school, subdomain, from, to }] of moves.entries()) {
+        const line = (result: string) => {
+          if (!options.json)
+            print(`[${String(done + 1)}/${String(moves.length)}] ${subdomain}: ${from} → ${to}${result}`);
+        };
+        try {
+          const closedMs = await moveWithProgress(home, homeUrl, school, to);
+          if (options.confirm) await confirmMove(home, { homeUrl, school });
+          line(closedMs === null ? '' : `, closed for ${String(closedMs)} ms`);
+        } catch (error) {
+          const message = error instanceof Error ? error.message : String(error);
+          failed.push({ school, error: message });
+          line(`: FAILED: ${message}`);
+        }
       }
     }
-    if (options.json) print(JSON.stringify({ counts, moves }));
+    if (options.json)
+      print(
+        JSON.stringify({
+          counts,
+          moves: moves.map((move) => ({ ...move, error: failed.find(({ school }) => school === move.school)?.error })),
+        }),
+      );
+    return failed.length > 0 ? exitCodes.failed : exitCodes.done;
   });

@@ -86,7 +86,7 @@ export function addNodeCommands(program: Command): void {
     .option('--json', 'print JSON')
     .action(async (options: Parameters<typeof import('./move.ts').rebalance>[1]) => {
       const { rebalance } = await import('./move.ts');
-      await rebalance(readConfig(process.env), options);
+      process.exitCode = await rebalance(readConfig(process.env), options);
     });
 
   const router = program.command('router').description('databases that forward requests to the server of each school');

@@ -88,7 +88,7 @@ export async function readMigrationStatus(
     ? await client.query<ReplacedMigration>(
         `select m.version, m.name, r.checksum, r.replacement_checksum, r.created_at as replaced_at,
            count(s.tenant_id)::integer as schools,
-           coalesce((array_agg(s.tenant_id::integer order by s.tenant_id) filter (where s.tenant_id is not null))[:10],
+           coalesce((array_agg(s.tenant_id::double precision order by s.tenant_id) filter (where s.tenant_id is not null))[:10],
              '{}') as examples
          from platform.replaced_migration r
          join platform.tenant_migration m using (version)

@@ -157,7 +157,7 @@ async function requireLogical(client: pg.ClientBase, server: string): Promise<vo
     throw new Error(`The user of ${server} must be a superuser, because it creates a subscription.`);
 }
 
-const hasSubscription = async (client: pg.ClientBase, name: string) =>
+export const hasSubscription = async (client: pg.ClientBase, name: string) =>
   (
     await client.query(
       `select from pg_subscription
@@ -173,7 +173,12 @@ async function subscribe(
   publications: string,
   options: string,
 ): Promise<void> {
-  if (await hasSubscription(client, name)) return;
+  const address = client.escapeLiteral(connectionString(connectionOptions(toUrl)));
+  if (await hasSubscription(client, name)) {
+    // The address or the password may be new.
+    await client.query(`alter subscription ${name} connection ${address}`);
+    return;
+  }
   // Created by itself, because the subscription would wait forever for the slot of a database of its own server.
   await withOwner(toUrl, (publisher) =>
     publisher.query(
@@ -182,7 +187,6 @@ async function subscribe(
       [name],
     ),
   );
-  const address = client.escapeLiteral(connectionString(connectionOptions(toUrl)));
   await client.query(
     `create subscription ${name} connection ${address} publication ${publications}
      with (create_slot = false, ${options})`,
@@ -306,6 +310,9 @@ export async function addNode(
     await requireLogical(node, 'the node');
     await refuseSameDatabase(home, node);
     await requireUnusedDatabase(node, name);
+    const known = (await readNodes(home)).find((each) => each.name === name);
+    if (known && known.status !== 'joining' && !(await isNode(node, name).catch(() => false)))
+      throw new Error(`There is a node ${name} already, and this database is another one.`);
   });
   await home.query(`insert into platform.node (name, url) values ($1, $2) on conflict (name) do update set url = $2`, [
     name,
@@ -454,9 +461,19 @@ export async function removeNode(
   { isLost = false, deletesSchools = false } = {},
 ): Promise<void> {
   const { id, url } = await findNode(home, name);
+  if (deletesSchools && (await withOwnerInTime(url, answerTimeoutMs, (node) => isNode(node, name)).catch(() => false)))
+    throw new Error(`The node ${name} answers. Move its schools to other servers instead.`);
   const purged = isLost
     ? []
     : await withOwner(url, async (node) => {
+        const { rows: retained } = await node.query<{ name: string }>(
+          `select nspname as name from pg_namespace where nspname like 'moved\\_tenant\\_%'`,
+        );
+        if (retained.length > 0)
+          throw new Error(
+            `The node ${name} has kept the tables of ${String(retained.length)} schools that were moved. Confirm these ` +
+              'moves first: school tenant move <school> --confirm',
+          );
         const { rows } = await node.query<{ id: string }>(
           `select id from platform.tenant
            where status = 'deleted' and schema_version = 0 and to_regnamespace('tenant_' || id) is null`,
@@ -465,6 +482,9 @@ export async function removeNode(
       });
   await home.query('begin');
   try {
+    // No new schools from now on. Repeating the command continues.
+    await home.query('select from platform.node where id = $1 for update', [id]);
+    await home.query(`update platform.node set status = 'joining' where id = $1`, [id]);
     if (deletesSchools) {
       await home.query('delete from platform.tenant t where t.node_id = $1 and core.is_reserved(t)', [id]);
       await home.query(
@@ -494,11 +514,15 @@ export async function removeNode(
     throw error;
   }
   await unsubscribe(home, subscriptionOf(id), isLost);
-  if (isLost)
+  if (isLost) {
+    // A lost server may seem to use it.
+    await home.query('select pg_terminate_backend(active_pid, 5000) from pg_replication_slots where slot_name = $1', [
+      homeSubscriptionOf(id),
+    ]);
     await home.query('select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = $1', [
       homeSubscriptionOf(id),
     ]);
-  else
+  } else
     await withOwner(url, async (node) => {
       await unsubscribe(node, homeSubscriptionOf(id));
       await node.query('drop publication if exists school_facts, school_tenants');
@@ -530,7 +554,7 @@ export async function onNodeOfNewSchool<T>(
     url: string | null;
     reserved_at: string | null;
   }>(
-    `select r.id::integer as id, n.name as node, n.url, r.reserved_at::text as reserved_at
+    `select r.id::double precision as id, n.name as node, n.url, r.reserved_at::text as reserved_at
      from core.school_reserve($1, $2) r
      left join platform.node n on n.id = r.node_id`,
     [JSON.stringify(school), name ?? null],
@@ -574,11 +598,11 @@ export interface Reservation {
  * Removes the reservations of schools whose creation has stopped: those that the node does not have.
  * @param minutes  only reservations that are older: a creation that is still running must keep its own
  * @returns all of them: `released`; `created`, if the node has the school and its copy is on the way; `unknown`, if the
- *   node does not answer
+ *   node does not answer, or still imports the school
  */
 export async function releaseReservations(home: pg.ClientBase, minutes: number): Promise<Reservation[]> {
   const { rows } = await home.query<{ id: number; subdomain: string; node: string; url: string; reserved_at: string }>(
-    `select t.id::integer, t.subdomain, n.name as node, n.url, t.updated_at::text as reserved_at
+    `select t.id::double precision as id, t.subdomain, n.name as node, n.url, t.updated_at::text as reserved_at
      from platform.tenant t
      join platform.node n on n.id = t.node_id
      where core.is_reserved(t) and t.updated_at < now() - make_interval(mins => $1)
@@ -588,8 +612,13 @@ export async function releaseReservations(home: pg.ClientBase, minutes: number):
   const reservations: Reservation[] = [];
   for (const { id, subdomain, node, url, reserved_at } of rows) {
     const isCreated = await withOwnerInTime(url, answerTimeoutMs, async (client) => {
+      // An import holds this lock until its transaction ends; its school is not visible before.
+      const { rows: locks } = await client.query<{ is_free: boolean }>(
+        'select pg_try_advisory_lock(core.tenant_lock_key($1)) as is_free',
+        [id],
+      );
       const found = await client.query('select from platform.tenant where id = $1', [id]);
-      return found.rowCount === 1;
+      return found.rowCount === 1 || (locks[0]?.is_free ? false : undefined);
     }).catch(() => undefined);
     if (isCreated === false) await home.query('select core.school_release($1, $2)', [id, reserved_at]);
     const outcome = isCreated === undefined ? 'unknown' : isCreated ? 'created' : 'released';

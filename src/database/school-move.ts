@@ -2,6 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type pg from 'pg';
 import { classify } from './errors.ts';
 import {
+  hasSubscription,
   readNodes,
   requireCopies,
   subscribeAndCopy,
@@ -92,11 +93,15 @@ async function readServers(home: pg.ClientBase, homeUrl: string): Promise<Server
 }
 
 /**
- * The server that still has the tables of a school that was moved away from it. A server that cannot be reached does not
- * keep the schools of the others from moving: its tables are found when it is back.
- * @throws if a server of `required` cannot be reached
+ * The server that still has the tables of a school that was moved away from it; `current` if that is one. A server that
+ * cannot be reached does not keep the schools of the others from moving: its tables are found when it is back.
+ * @throws if a server of `required` cannot be reached, or if several have kept the tables and `current` has not
  */
-async function findRetained(servers: Server[], school: number, required: Server[]): Promise<Server | undefined> {
+async function findRetained(
+  servers: Server[],
+  school: number,
+  { current, required }: { current: Server; required: Server[] },
+): Promise<Server | undefined> {
   const found = await Promise.all(
     servers.map((server) =>
       withOwner(server.url, (client) => hasSchema(client, retainedSchemaOf(school))).catch((error: unknown) => {
@@ -105,7 +110,13 @@ async function findRetained(servers: Server[], school: number, required: Server[
       }),
     ),
   );
-  return servers.find((_, n) => found[n]);
+  const retaining = servers.filter((_, n) => found[n]);
+  if (retaining.length > 1 && !retaining.includes(current))
+    throw new Error(
+      `Several servers have kept tables of this school: ${retaining.map(({ name }) => name).join(', ')}. Find out which ` +
+        `are older, and delete them there: drop schema ${retainedSchemaOf(school)} cascade`,
+    );
+  return retaining.includes(current) ? current : retaining[0];
 }
 
 /** The server in the directory. @throws if there is no such school */
@@ -424,7 +435,22 @@ async function openSchool(source: pg.Client, target: pg.Client, school: number):
     [school, rows[0]?.version],
   );
   if (rowCount === 1) await target.query('select core.move_jobs_add($1)', [rows[0]?.jobs]);
+  else if (!(await isOpenOn(target, school))) throw new Error('The row of the school is missing on the target.');
   await target.query('commit');
+}
+
+/** Whether a server has the school open, instead of a copy of its row. */
+const isOpenOn = async (client: pg.Client, school: number) =>
+  (await client.query('select from platform.tenant where id = $1 and node_id is null and schema_version > 0', [school]))
+    .rowCount === 1;
+
+/** @throws unless a move that has closed the school has copied it to this server */
+async function requireCopyOf(target: pg.Client, to: Server, school: number): Promise<void> {
+  const isCopied = (await isOpenOn(target, school)) || (await hasSubscription(target, subscriptionOf(school)));
+  if (!isCopied || !(await hasSchema(target, schemaOf(school))))
+    throw new Error(
+      `The move that has closed the school has another target than ${to.name}. Continue or cancel that one.`,
+    );
 }
 
 /**
@@ -442,7 +468,7 @@ export async function moveSchool(
     const to = servers.find(({ name }) => name === targetName);
     if (!to) throw new Error(`There is no node ${targetName}, or it is still joining.`);
     const current = await findServer(home, servers, school);
-    const retained = await findRetained(servers, school, [current, to]);
+    const retained = await findRetained(servers, school, { current, required: [current, to] });
     const from = current === to ? retained : current;
     if (!from) throw new Error(`The school is on ${targetName} already.`);
     if (retained && retained !== from)
@@ -454,14 +480,12 @@ export async function moveSchool(
       withOwner(to.url, async (target) => {
         await Promise.all([source, target].map(enableKeepalive));
         let closedAt: number | undefined;
-        if (!isClosed) {
+        if (isClosed) await requireCopyOf(target, to, school);
+        else {
           await checkVersions(source, target, school);
           for (const id of nodeIds) await requireCopies(home, id);
           const name = subscriptionOf(school);
-          const { rowCount: isSubscribed } = await target.query('select from pg_subscription where subname = $1', [
-            name,
-          ]);
-          if (isSubscribed === 0) {
+          if (!(await hasSubscription(target, name))) {
             await prepareTarget(source, target, from, to, school);
             await publish(source, school);
           }
@@ -519,15 +543,12 @@ export async function confirmMove(
   return withMoveLock(home, school, async () => {
     const servers = await readServers(home, homeUrl);
     const current = await findServer(home, servers, school);
-    const retained = await findRetained(servers, school, [current]);
+    const retained = await findRetained(servers, school, { current, required: [current] });
     if (!retained) throw new Error('No move of this school has to be confirmed.');
-    const isOpen = await withOwner(current.url, async (client) => {
-      const { rows } = await client.query<{ is_open: boolean }>(
-        'select schema_version > 0 as is_open from platform.tenant where id = $1',
-        [school],
-      );
-      return rows[0]?.is_open === true;
-    });
+    const isOpen = await withOwner(
+      current.url,
+      async (client) => (await isOpenOn(client, school)) && (await hasSchema(client, schemaOf(school))),
+    );
     if (retained === current || !isOpen) throw new Error('The move is not finished. Repeat: school tenant move');
     await withOwner(retained.url, async (source) => {
       await withOwner(current.url, (target) => endReplication(source, target, school));
@@ -581,7 +602,7 @@ export async function cancelMove(
     if (!to) throw new Error(`There is no node ${targetName}, or it is still joining.`);
     if (isLost && (to.id === null || (await answers(to))))
       throw new Error(`The server ${targetName} answers. Leave out --lost.`);
-    const retained = await findRetained(servers, school, isLost ? [] : [current, to]);
+    const retained = await findRetained(servers, school, { current, required: isLost ? [] : [current, to] });
     if (retained === to || (!retained && current === to))
       throw new Error(
         isLost
@@ -589,6 +610,8 @@ export async function cancelMove(
           : `The school is open on ${current.name}. Confirm the move, then move it back.`,
       );
     const from = retained ?? current;
+    if (current !== to && current !== from)
+      throw new Error(`The school is open on ${current.name}, which is not ${to.name}.`);
     if (isLost) {
       await withOwner(from.url, (source) => endPublication(source, school));
       if (retained) await reopen(home, retained, school);
@@ -598,11 +621,7 @@ export async function cancelMove(
       await enableKeepalive(target);
       // Nobody opens the school here from now on: a command that is lost may still be at work in the server.
       await target.query('select pg_advisory_lock(core.tenant_lock_key($1))', [school]);
-      const { rowCount: isOpen } = await target.query(
-        'select from platform.tenant where id = $1 and node_id is null and schema_version > 0',
-        [school],
-      );
-      if (isOpen)
+      if (await isOpenOn(target, school))
         throw new Error(
           current === to
             ? `The school is open on ${to.name}. Confirm the move, then move it back.`
@@ -632,7 +651,7 @@ export async function planMoves(
   includesHome: boolean,
 ): Promise<{ moves: PlannedMove[]; counts: { name: string; before: number; after: number }[] }> {
   const { rows } = await home.query<{ id: number; subdomain: string; node: string }>(
-    `select t.id::integer as id, t.subdomain, coalesce(n.name, $1) as node
+    `select t.id::double precision as id, t.subdomain, coalesce(n.name, $1) as node
      from platform.tenant t
      left join platform.node n on n.id = t.node_id
      where t.status <> 'deleted'

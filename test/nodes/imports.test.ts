@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { readFile } from 'node:fs/promises';
 import { afterAll, describe, expect, test } from '@jest/globals';
+import { releaseReservations } from '../../src/database/nodes.ts';
 import { until } from '../support/client/until.ts';
 import { startProgram } from '../support/server/processes.ts';
 import { type School, serviceOfFile, testPassword, unique } from '../support/server/service.ts';
@@ -61,14 +62,14 @@ async function changed(
   return path;
 }
 
-/** The file of a school that this platform never had. */
+/** The file of a school that this platform never had, with an id that is no integer in Postgres. */
 async function foreign(
   name: string,
   drop = 0,
 ): Promise<{ file: string; id: number; subdomain: string; email: string }> {
   const school = await schoolOn(service, 'node-1');
   await school.admin.post('/api/students', { first_name: 'Ada', last_name: 'Imported' }, 201);
-  const id = school.id + 100_000;
+  const id = school.id + 3_000_000_000;
   const subdomain = unique(name).toLowerCase();
   const file = await changed(
     await exported(school),
@@ -86,7 +87,7 @@ const canLogIn = async (subdomain: string, email: string) =>
 const directory = (subdomain: string) =>
   rows(
     'home',
-    `select t.id::integer as id, n.name as node, t.status, core.is_reserved(t) as is_reserved
+    `select t.id::double precision as id, n.name as node, t.status, core.is_reserved(t) as is_reserved
      from platform.tenant t left join platform.node n on n.id = t.node_id where t.subdomain = $1`,
     [subdomain],
   );
@@ -179,6 +180,9 @@ describe('school tenant import', () => {
     await blocker.query('select pg_advisory_lock(core.tenant_lock_key($1))', [id]);
     const first = program('tenant', 'import', file, '--node', 'node-2');
     await until(async () => (await directory(subdomain))[0]);
+    expect(await withOwner(home, (client) => releaseReservations(client, 0))).toEqual([
+      { id, subdomain, node: 'node-2', outcome: 'unknown' },
+    ]);
     first.kill('SIGKILL');
     await first.ended;
     expect(await directory(subdomain)).toEqual([{ id, node: 'node-2', status: 'deleted', is_reserved: true }]);

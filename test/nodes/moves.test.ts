@@ -261,6 +261,37 @@ describe('a move that stops', () => {
     await confirm(school);
   });
 
+  test('while the school was closed is neither continued to another server nor canceled from one', async () => {
+    const school = await schoolOn('node-1');
+    const stopped = move(school, 'node-2', (step) => {
+      if (step === 'closed') throw new Stopped();
+    });
+    await expect(stopped).rejects.toThrow(Stopped);
+    await expect(move(school, 'home')).rejects.toThrow('another target than home');
+    expect(await rows('home', `select node_id from platform.tenant where id = ${school.id}`)).toEqual([
+      { node_id: '1' },
+    ]);
+    await expect(confirm(school)).rejects.toThrow('not finished');
+    expect(await schemasOn('node-1', school)).toEqual([`moved_${school.schema}`]);
+    await move(school, 'node-2');
+    await expect(cancel(school, 'home')).rejects.toThrow('The school is open on node-2, which is not home');
+    await school.admin.post('/api/students', { first_name: 'Ada', last_name: unique('Moved') }, 201);
+    expect(await students(school)).toHaveLength(1);
+    await confirm(school);
+  });
+
+  test('is refused while two other servers have kept tables of the school, until the older ones are deleted', async () => {
+    const school = await schoolOn('node-1');
+    await move(school, 'node-2');
+    // As after a move from the home that was not confirmed before the home was lost for some time.
+    await rows('home', `create schema moved_${school.schema}`);
+    for (const attempt of [() => move(school, 'node-1'), () => confirm(school), () => cancel(school, 'node-2')])
+      await expect(attempt()).rejects.toThrow('Several servers have kept tables of this school: home, node-1.');
+    await rows('home', `drop schema moved_${school.schema} cascade`);
+    await confirm(school);
+    expect(await schemasOn('node-2', school)).toEqual([school.schema]);
+  });
+
   test('because its target is lost is canceled: the school has what it had when it was closed', async () => {
     const school = await schoolOn('node-1');
     await school.admin.post('/api/students', { first_name: 'Ada', last_name: unique('Moved') }, 201);
@@ -444,15 +475,28 @@ describe('the command line', () => {
       moves: { school: number; to: string }[];
     }
     const plan = JSON.parse((await run('rebalance', '--dry-run', '--json')).stdout) as Plan;
+    const [one] = plan.moves;
+    // A school that cannot move does not keep the others from moving.
+    await rows('home', `create schema moved_tenant_${one?.school ?? 0}`);
+    const partly = await run('rebalance', '--yes', '--confirm', '--json');
+    expect(partly.code).toBe(1);
+    const { moves: made } = JSON.parse(partly.stdout) as { moves: (Plan['moves'][number] & { error?: string })[] };
+    expect(made.map(({ error }) => error !== undefined)).toEqual(plan.moves.map((_, n) => n === 0));
+    expect(made[0]?.error).toContain('is not confirmed');
+    await rows('home', `drop schema moved_tenant_${one?.school ?? 0}`);
     const [first, second] = plan.counts.map(({ after }) => after);
     expect(Math.abs((first ?? 0) - (second ?? 0))).toBeLessThanOrEqual(1);
     const done = await run('rebalance', '--yes', '--confirm', '--json');
     expect(done).toMatchObject({ code: 0, stderr: '' });
-    expect(JSON.parse(done.stdout)).toEqual(plan);
+    const { moves: last } = JSON.parse(done.stdout) as Plan;
+    expect(last).toHaveLength(1);
     const again = JSON.parse((await run('rebalance', '--dry-run', '--json')).stdout) as Plan;
     expect(again.moves).toEqual([]);
-    const placed = await rows('home', 'select id::integer as id, node_id::integer as node from platform.tenant');
-    for (const { school, to } of plan.moves)
+    const placed = await rows(
+      'home',
+      'select id::double precision as id, node_id::integer as node from platform.tenant',
+    );
+    for (const { school, to } of [...made.slice(1), ...last])
       expect(placed).toContainEqual({ id: school, node: to === 'node-1' ? 1 : 2 });
   });
 });

@@ -142,12 +142,12 @@ const steps: [string, Place, string][] = [
 async function stateOf(subdomain: string) {
   const [atHome] = await rows(
     'home',
-    'select t.id::integer, t.status, core.is_reserved(t) as reserved from platform.tenant t where subdomain = $1',
+    'select t.id::double precision as id, t.status, core.is_reserved(t) as reserved from platform.tenant t where subdomain = $1',
     [subdomain],
   );
   const [onNode] = await rows(
     'node',
-    "select id::integer, to_regnamespace('tenant_' || id) is not null as has_schema from platform.tenant where subdomain = $1",
+    "select id::double precision as id, to_regnamespace('tenant_' || id) is not null as has_schema from platform.tenant where subdomain = $1",
     [subdomain],
   );
   return { atHome, onNode };
