@@ -194,7 +194,8 @@ function releaseJobsOfDeadWorkers(
   const check = async () => {
     const { rows } = await pool.query<{ name: string }>(
       `select distinct j.locked_by as name from graphile_worker._private_jobs j
-       where j.locked_by is not null and not exists (
+       -- core.move_jobs_hold keeps the jobs of a school that moves, without a worker.
+       where j.locked_by <> 'school move' and not exists (
          select from pg_locks l
          where l.locktype = 'advisory' and l.database = (select oid from pg_database where datname = current_database())
            and l.classid = $1 and l.objid = (hashtext(j.locked_by)::bigint & 4294967295)::oid

@@ -249,7 +249,9 @@ create function core.is_copied(p_position pg_lsn) returns boolean
   language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
   select not exists (
     select from pg_stat_replication
-    where application_name like 'school\_%' and state = 'streaming' and replay_lsn < p_position);
+    where application_name like 'school\_%' and state = 'streaming'
+      -- Unknown until the first answer of a new connection.
+      and (replay_lsn >= p_position) is not true);
 $$;
 comment on function core.is_copied is
   'Whether the servers that copy tables of this one, and are connected, have all changes up to a position.';

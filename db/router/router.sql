@@ -178,11 +178,11 @@ begin
     select srvname, clock_timestamp() + make_interval(secs => p_seconds)
     from pg_foreign_server
     where srvname = p_server
-    on conflict (server) do update set until = excluded.until;
+    on conflict (server) do update set until = greatest(r.until, excluded.until);
   return query
     select unnest(array[t.id::text, t.subdomain])
     from platform.tenant t
-    where core.server_of(t.id) = p_server;
+    where coalesce('node_' || t.node_id, 'home') = p_server;
 end $$;
 comment on function core.refuse_server is
   'Refuses requests to a server that does not answer, for some seconds. Returns the schools that it has, by id and by '

@@ -35,12 +35,13 @@ export function watchServers({ urls, pool, logger }: ServerWatchOptions): () => 
   const stopping = new AbortController();
 
   async function report(server: string): Promise<void> {
+    // First, because these may have all connections that the statement below could use.
+    pool.abandon(othersWhoWait, timeoutMs);
     const { rows } = await pool.query<{ name: string }>({
       text: 'select name from core.refuse_server($1, $2) name',
       values: [server, refusalSeconds],
     });
     pool.abandon(new Set(rows.map(({ name }) => name)), 0);
-    pool.abandon(othersWhoWait, timeoutMs);
   }
 
   async function watch(url: string): Promise<void> {

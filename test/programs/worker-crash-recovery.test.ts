@@ -103,6 +103,12 @@ test('after a kill another worker continues within a minute and sends only the m
     .filter(([, status]) => status === 'sent')
     .map(([token]) => token);
   expect(confirmed).toHaveLength(37);
+  // The jobs that the move of a school keeps have no worker either.
+  await database.query(
+    `select graphile_worker.add_job('deliver', json_build_object('tenant_id', $1::bigint), job_key => 'kept')`,
+    [school.id],
+  );
+  await database.query('select core.move_jobs_hold($1)', [school.id]);
   fcm.respondWith({});
   await worker();
   await until(async () => (await count('sent')) === 100 || undefined);
@@ -114,6 +120,9 @@ test('after a kill another worker continues within a minute and sends only the m
   for (const token of twice)
     expect(new Set(fcm.messagesTo(token).map((each) => each.android.notification.tag)).size).toBe(1);
   expect(fcm.received).toHaveLength(120);
+  expect(await database.query("select locked_by from graphile_worker.jobs where key = 'kept'")).toEqual([
+    { locked_by: 'school move' },
+  ]);
 });
 
 test('a worker that is stopped finishes the deliveries in progress, stores their results, and leaves the rest to another', async () => {
