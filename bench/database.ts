@@ -73,22 +73,26 @@ export async function addSchools(
       [upTo, from],
     ),
   );
-  const missing = rows.values();
   let left = rows.length;
   let since = performance.now();
   const every = 50;
-  const work = () =>
-    withOwner(url, async (owner) => {
-      await owner.query(`set synchronous_commit = off; ${seedSql}`);
-      for (const { number } of missing) {
-        await owner.query('select pg_temp.bench_school($1, $2, $3)', [number, students, hash]);
-        left--;
-        if (left % every > 0) continue;
-        const minutes = ((performance.now() - since) / every / 60_000) * left;
-        print(`  ${upTo - left} of ${upTo} schools, ${minutes.toFixed(1)} min left`);
-        since = performance.now();
-      }
-    });
+  const work = async () => {
+    while (rows.length > 0) {
+      // A connection keeps the plans of all schools that it created, and looks at all of them whenever a table changes.
+      const batch = rows.splice(0, 20);
+      await withOwner(url, async (owner) => {
+        await owner.query(`set synchronous_commit = off; ${seedSql}`);
+        for (const { number } of batch) {
+          await owner.query('select pg_temp.bench_school($1, $2, $3)', [number, students, hash]);
+          left--;
+          if (left % every > 0) continue;
+          const minutes = ((performance.now() - since) / every / 60_000) * left;
+          print(`  ${upTo - left} of ${upTo} schools, ${minutes.toFixed(1)} min left`);
+          since = performance.now();
+        }
+      });
+    }
+  };
   await Promise.all([work(), work()]);
 }
 
