@@ -81,11 +81,11 @@ const replacedObject =
   /cache lookup failed|could not open relation with OID|type with OID \d+ does not exist|cached plan must not change|tuple concurrently/;
 
 /** The server is down, starting, stopping, out of connections or too slow; or the statement lost a race. */
-const unavailable = /^(08|53|57|55P03|25006|40|ECONN|ENOENT|EPIPE|ETIMEDOUT|EAI_AGAIN)/;
+const unavailable = /^(08|53|57|55P03|25006|40|ECONN|EHOST|ENETUNREACH|ENOENT|ENOTFOUND|EPIPE|ETIMEDOUT|EAI_AGAIN)/;
 
 /** The same, where pg reports no code, or PL/Proxy an internal error because it cannot reach a server. */
 const unavailableMessage =
-  /^PL\/Proxy function|timeout exceeded when trying to connect|Connection terminated|Client has encountered a connection error|not queryable/;
+  /^PL\/Proxy function|timeout exceeded when trying to connect|^timeout expired|^Query read timeout|Connection terminated|Client has encountered a connection error|not queryable/;
 
 const codeOf = (thrown: Error): string => ('code' in thrown ? String(thrown.code) : '');
 

@@ -193,6 +193,29 @@ async function subscribe(
   );
 }
 
+/** How long a subscriber may keep a slot from being dropped, by connecting again and again. */
+const dropSlotTimeoutMs = 5_000;
+
+/** Drops a replication slot, if it exists, and ends the connection of the subscriber that uses it. */
+export async function dropSlot(client: pg.ClientBase, name: string): Promise<void> {
+  const end = Date.now() + dropSlotTimeoutMs;
+  for (;;) {
+    await client.query('select pg_terminate_backend(active_pid, 5000) from pg_replication_slots where slot_name = $1', [
+      name,
+    ]);
+    try {
+      await client.query('select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = $1', [
+        name,
+      ]);
+      return;
+    } catch (error) {
+      // object_in_use: the subscriber has connected again.
+      if (!(Error.isError(error) && 'code' in error && error.code === '55006') || Date.now() > end) throw error;
+      await pause(100);
+    }
+  }
+}
+
 interface CopyOptions {
   timeoutMs?: number;
   onProgress?: (tables: { copied: number; total: number }) => void;
@@ -514,15 +537,8 @@ export async function removeNode(
     throw error;
   }
   await unsubscribe(home, subscriptionOf(id), isLost);
-  if (isLost) {
-    // A lost server may seem to use it.
-    await home.query('select pg_terminate_backend(active_pid, 5000) from pg_replication_slots where slot_name = $1', [
-      homeSubscriptionOf(id),
-    ]);
-    await home.query('select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = $1', [
-      homeSubscriptionOf(id),
-    ]);
-  } else
+  if (isLost) await dropSlot(home, homeSubscriptionOf(id));
+  else
     await withOwner(url, async (node) => {
       await unsubscribe(node, homeSubscriptionOf(id));
       await node.query('drop publication if exists school_facts, school_tenants');

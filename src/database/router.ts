@@ -1,7 +1,7 @@
 import pg from 'pg';
 import { switchToRole } from '../domain/role-settings.ts';
 import { sqlFile } from './install.ts';
-import { connectionOptions, connectionString, readNodes, subscribeAndCopy, unsubscribe } from './nodes.ts';
+import { connectionOptions, connectionString, dropSlot, readNodes, subscribeAndCopy, unsubscribe } from './nodes.ts';
 import { withOwner } from './pool.ts';
 
 /** The subscription of a router to the directory. Each router needs a slot of its own at home. */
@@ -94,5 +94,5 @@ export async function removeRouter(home: pg.Client, name: string, url: string | 
   ]);
   if (rowCount === 0) throw new Error(`There is no router ${name}.`);
   if (url !== undefined) await withOwner(url, (client) => unsubscribe(client, subscriptionOf(name)));
-  else await home.query('select pg_drop_replication_slot($1)', [subscriptionOf(name)]);
+  else await dropSlot(home, subscriptionOf(name));
 }
