@@ -36,6 +36,11 @@ begin
       where single_page_filters <> '{}'
         and not (one_row_per_key and source ~ format('^\s*%I\s+%I\M', table_name, split_part(key, '.', 1)))
     union all
+    select format('the record %s has no filter %s', name, filter)
+      from core.record
+      cross join unnest(single_page_filters || narrow_filters) filter
+      where not filters ? filter
+    union all
     select format('the record %s has the writable column %s, but the table %s has no such column',
         r.name, writable.name, r.table_name)
       from core.record r

@@ -130,7 +130,7 @@ begin
     v_with := format('with matching as materialized (select %s.* from %s where %s)',
       split_part(p_record.key, '.', 1), v_source, v_where);
     -- Instead of the main table, with its alias and its joins.
-    v_source := regexp_replace(v_source, '^\s*\w+', 'matching');
+    v_source := regexp_replace(v_source, format('^\s*%I', p_record.table_name), 'matching');
     v_counted := 'matching';
     v_where := 'true';
   end if;
@@ -179,7 +179,7 @@ comment on function core.record_page_query is
 -- The text of a query takes longer to build than a short page takes to read. So its name is built from everything that
 -- the text depends on: the definition of the record, whose row has another xmin after each change, and the names of the
 -- parameters, with the values of those that are part of the text. Both are in the order of the keys of a jsonb object,
--- so the values belong to certain names. With JSON paths this costs less than a subquery.
+-- so the names tell which parameter each value belongs to. With JSON paths this costs less than a subquery.
 create function core.record_page(
   p_record text, p jsonb, p_with_total boolean default true, p_source text default null
 ) returns json language plpgsql stable set search_path = pg_catalog, pg_temp as $$

@@ -15,7 +15,7 @@ declare
   v_id bigint := (p_key ->> 'id')::bigint;
   v_data json;
 begin
-  -- Two statements, because Postgres inlines functions that read tables of a school. The platform has none.
+  -- Two statements, because Postgres inlines functions that read tables of a school. The platform has no such tables.
   if core.tenant_id() is null then
     v_data := case
       when p_type = 'tenant.migration_failed' then core.failed_migration(v_id)

@@ -2,7 +2,7 @@
  * Measured with 1 to 50 operations of 50 to 300 schools; see docs/decisions/0027-connections-per-school.md. The first
  * statements of a school load its tables, later ones find most of them loaded.
  */
-const mbPerSchool = { ofFirstStatements: 0.2, atMost: 0.85 };
+const mbPerSchool = { perStatement: 0.2, atMost: 0.85 };
 const mbPerStatement = 0.03;
 const mbPerPlan = 0.33;
 /** The default of core.max_prepared_statements(). */
@@ -48,7 +48,7 @@ export function remember(backend: Backend, school: number | string | undefined, 
 }
 
 /** The memory of the tables of a school after so many different statements. */
-const tablesMb = (statements: number) => Math.min(mbPerSchool.atMost, statements * mbPerSchool.ofFirstStatements);
+const tablesMb = (statements: number) => Math.min(mbPerSchool.atMost, statements * mbPerSchool.perStatement);
 
 /** The estimated memory of a backend, in megabytes. */
 export const estimatedMb = (backend: Backend): number => {

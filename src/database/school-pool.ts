@@ -314,25 +314,31 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
     return {
       school,
       caller: school.callers.of(request.caller ?? ''),
-      // The reserved one first: its backend keeps no plans of schools, and those of schools none of operators.
+      // The reserved one first: its backend keeps no plans of schools.
       order: isReservable ? [...slots.filter(({ isReserved }) => isReserved), ...order] : order,
     };
   }
 
-  function take(slot: Slot, { school, caller, order }: Claim): void {
+  /** Whether a claim prefers a connection: the reserved one, or one of the first others. */
+  const isPreferred = (slot: Slot, { order }: Claim, count = preferred()) =>
+    slot.isReserved || order.filter(({ isReserved }) => !isReserved).indexOf(slot) < count;
+
+  function take(slot: Slot, claim: Claim): void {
+    const { school, caller } = claim;
     slot.isBusy = true;
     school.running++;
     caller.running++;
     schools.start(school);
     school.callers.start(caller);
-    counts[order.indexOf(slot) < preferredSize ? 'preferred' : 'fallback']++;
+    counts[isPreferred(slot, claim, Math.min(preferredSize, preferred())) ? 'preferred' : 'fallback']++;
   }
 
   /** Whether a waiting request may use a free connection now. */
-  function mayTake({ school, since, order }: Waiter, slot: Slot): boolean {
+  function mayTake(waiter: Waiter, slot: Slot): boolean {
+    const { school, since, order } = waiter;
     if (slot.isReserved) return order.includes(slot);
     const waitedMs = performance.now() - since;
-    if (waitedMs < preferredWaitMs && order.indexOf(slot) >= preferred()) return false;
+    if (waitedMs < preferredWaitMs && !isPreferred(slot, waiter)) return false;
     return school.running < (waitedMs < overShareWaitMs ? share() : maxPerSchool);
   }
 
@@ -393,7 +399,7 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
   /** Waits for a connection. @throws ApiError if there are too many requests; an error if none becomes free in time */
   function acquire(claim: Claim, signal: AbortSignal | undefined): Promise<Slot> {
     const { school, order } = claim;
-    const free = order.find((slot, index) => isFree(slot) && (slot.isReserved || index < preferred()));
+    const free = order.find((slot) => isFree(slot) && isPreferred(slot, claim));
     if (free && (free.isReserved || school.running < share())) {
       take(free, claim);
       return Promise.resolve(free);
@@ -477,8 +483,8 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
     return Date.now() - backend.openedAt >= maxAgeMs ? 'replacedForAge' : undefined;
   }
 
-  /** Whether the backend is smaller than its estimate. Without an answer the estimate counts. */
-  async function isSmaller({ backend }: Slot, client: pg.PoolClient): Promise<boolean> {
+  /** Whether the backend is clearly below the limit, unlike its estimate. Without an answer the estimate counts. */
+  async function isBelowLimit({ backend }: Slot, client: pg.PoolClient): Promise<boolean> {
     // The types of pg lack query_timeout.
     const statement: pg.QueryConfig & { query_timeout: number } = {
       text: 'select core.backend_memory_mb() as mb',
@@ -499,7 +505,7 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
    */
   async function replaceIfNeeded(slot: Slot, client: pg.PoolClient, reason: ReplacementReason): Promise<void> {
     isReplacing = true;
-    if (reason === 'replacedForMemory' && (await isSmaller(slot, client))) {
+    if (reason === 'replacedForMemory' && (await isBelowLimit(slot, client))) {
       isReplacing = false;
       client.release();
       return;

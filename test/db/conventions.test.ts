@@ -169,8 +169,15 @@ test('an operation or a record that does not fit the others or the tables fails 
       ].map(
         (source) =>
           [
-            `core.define_record('probe', 'grade', 'g.id', ${source}, p_single_page_filters => '{id}')`,
+            `core.define_record('probe', 'grade', 'g.id', ${source}, p_single_page_filters => '{id}', p_equals => '{id}')`,
             'the record probe has single_page_filters, but several rows per key, or a source that does not start with grade g',
+          ] as const,
+      ),
+      ...['single_page', 'narrow'].map(
+        (kind) =>
+          [
+            `core.define_record('probe', 'grade', 'g.id', 'grade g', 'g.id', p_one_row_per_key => true, p_${kind}_filters => '{name}')`,
+            'the record probe has no filter name',
           ] as const,
       ),
       [

@@ -122,6 +122,9 @@ test('requests whose statements differ in text never share one', async () => {
       { sort: 'last_name', order: 'desc' },
       { order: 'desc' },
       { page: 2 },
+      { pageSize: 101 },
+      { search: 'ann' },
+      { search: 'ann lee' },
     ];
     for (const [index, params] of different.entries()) {
       await call(school, 'students_list', params, connection);
