@@ -245,6 +245,7 @@ declare
   v_constraint text;
   v_table text;
   v_column text;
+  v_hint text;
 begin
   if p_context ->> 'refused' is null then
     begin
@@ -260,9 +261,10 @@ begin
         v_detail = pg_exception_detail,
         v_constraint = constraint_name,
         v_table = table_name,
-        v_column = column_name;
-      -- Internal errors, and conflicts that a retry resolves, are raised.
-      if v_state !~ '^(S|22|23|42501)' then
+        v_column = column_name,
+        v_hint = pg_exception_hint;
+      -- Internal errors, and conflicts that a retry resolves, are raised, as for a school that is closed for a moment.
+      if v_state !~ '^(S|22|23|42501)' or v_hint = 'repeat' then
         raise;
       end if;
       v_outcome := v_state;

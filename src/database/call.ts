@@ -97,13 +97,22 @@ interface DispatcherOptions {
   closedSchoolWaitMs?: number;
 }
 
-/** The school as far as the parameters name it. A refresh token begins with it. */
+/**
+ * The school as far as the parameters name it, as core.school_of finds it. Refresh tokens and tokens that work once begin
+ * with it.
+ */
 function namedSchool(params: Record<string, unknown>): number | string | undefined {
-  const { is_platform: isPlatform, tenant_id: id, subdomain, refresh_token: token } = params;
+  const {
+    is_platform: isPlatform,
+    tenant_id: id,
+    subdomain,
+    refresh_token: refreshToken,
+    token = refreshToken,
+  } = params;
   if (isPlatform === true) return 'platform';
   const [, ofToken] = typeof token === 'string' ? (/^(\d*)\./.exec(token) ?? []) : [];
-  if (ofToken !== undefined) return ofToken || 'platform';
-  return typeof id === 'number' ? id : typeof subdomain === 'string' ? subdomain : undefined;
+  if (ofToken !== undefined) return ofToken ? Number(ofToken) : 'platform';
+  return typeof id === 'number' ? id : typeof subdomain === 'string' ? subdomain.toLowerCase() : undefined;
 }
 
 /** Chooses the connection. Lists with other filters and sorts have other plans. */

@@ -541,7 +541,7 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
       try {
         signal?.throwIfAborted();
         if (signal && isRead) finishCancellation = cancelOnAbort(client, signal, () => counts.abandonedRunning++);
-        const started: Run = { school: String(request.school), client, since: usedSince, isAbandoned: false };
+        const started: Run = { school: String(request.school ?? ''), client, since: usedSince, isAbandoned: false };
         run = started;
         running.add(started);
         const result = await client

@@ -10,8 +10,11 @@ const timeoutMs = 2_000;
 /** The router refuses requests to a server for this long after it did not answer. Longer than the next check takes. */
 const refusalSeconds = 6;
 
-/** Operators, and statements that ask all servers: only some of them wait for the silent one, those that take long. */
-const othersWhoWait: ReadonlySet<string> = new Set(['platform', 'service', 'rate limits']);
+/**
+ * Operators, statements that ask all servers, and requests that name no school: only some of them wait for the silent
+ * one, those that take long.
+ */
+const othersWhoWait: ReadonlySet<string> = new Set(['platform', 'service', 'rate limits', '']);
 
 export interface ServerWatchOptions {
   /** A direct connection to each server: those of LISTEN_DATABASE_URL. */

@@ -8,6 +8,9 @@ const periodMs = 6 * 60 * 60 * 1000;
 /** How long a browser shows a picture without asking again. */
 export const pictureMaxAgeSeconds = 60 * 60;
 
+/** The most schools whose keys are kept: invented API keys can name any number of them. */
+const maxKeys = 10_000;
+
 /** The block size of SHA-256 in bytes. */
 const blockSize = 64;
 
@@ -49,7 +52,7 @@ export function pictureAddresses(secrets: readonly string[], now: () => number =
   return {
     signingKey(tenantId) {
       const expiry = currentExpiry();
-      if (expiry !== cachedExpiry) cache.clear();
+      if (expiry !== cachedExpiry || cache.size >= maxKeys) cache.clear();
       cachedExpiry = expiry;
       const cached = cache.get(tenantId);
       if (cached !== undefined) return cached;

@@ -41,6 +41,26 @@ test('a request waits for a school that is closed for a moment, and is done once
   for (const { id } of found) await school.admin.delete(`/api/students/${id}`);
 });
 
+test('a request of an operator who acts for an admin waits for the school too, and leaves one audit entry', async () => {
+  const { data } = await service.operator.post<{ access_token: string }>(
+    `/api/platform/tenants/${school.id}/impersonate`,
+    { reason: 'The school asked for help.' },
+    200,
+  );
+  const impersonator = service.anonymous.with({ Authorization: `Bearer ${data.access_token}` });
+  await withOwner(service.database.url, async (owner) => {
+    await owner.query('select pg_advisory_lock(core.tenant_lock_key($1))', [school.id]);
+    const read = impersonator.send('GET', '/api/students');
+    await schools[1].admin.get('/api/students');
+    await owner.query('select pg_advisory_unlock_all()');
+    expect((await read).status).toBe(200);
+  });
+  const entries = await service.database.query<{ outcome: string }>(
+    "select changes #>> '{outcome,after}' as outcome from platform.audit_log where action = 'impersonation.students_list'",
+  );
+  expect(entries).toEqual([{ outcome: 'ok' }]);
+});
+
 test('a school that stays closed for a migration answers 503; other schools are served', async () => {
   const [busy, other] = schools;
   await withOwner(service.database.url, async (owner) => {
