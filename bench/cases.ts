@@ -270,7 +270,7 @@ export const cases: BenchCase[] = [
     },
     undo: () =>
       `set session_replication_role = replica;
-       truncate payment;
+       delete from payment;
        update student_fee set paid_amount = 0, status = 'pending' where paid_amount > 0;
        delete from counter where name like 'RCT-%';
        set session_replication_role = origin`,
