@@ -10,7 +10,7 @@ import {
   unsubscribe,
   withSharedSubscriptionLock,
 } from './nodes.ts';
-import { withOwner } from './pool.ts';
+import { answerTimeoutMs, requireAnswer, withOwner, withOwnerInTime } from './pool.ts';
 import { homeName } from './servers.ts';
 
 /** A server that can hold a school. `id` is null for the home. */
@@ -55,7 +55,7 @@ const retainedSchemaOf = (school: number) => `moved_tenant_${String(school)}`;
 const isUnreachable = (error: unknown) => classify(error).apiError?.error === 'unavailable';
 
 const answers = (server: Server) =>
-  withOwner(server.url, (client) => client.query('select')).then(
+  requireAnswer(server.url).then(
     () => true,
     (error: unknown) => {
       if (isUnreachable(error)) return false;
@@ -92,10 +92,13 @@ async function readServers(home: pg.ClientBase, homeUrl: string): Promise<Server
   return [{ id: null, name: homeName, url: homeUrl }, ...nodes.filter(({ status }) => status !== 'joining')];
 }
 
+const hasRetained = (server: Server, school: number) =>
+  withOwnerInTime(server.url, answerTimeoutMs, (client) => hasSchema(client, retainedSchemaOf(school)));
+
 /**
  * The server that still has the tables of a school that was moved away from it; `current` if that is one. A server that
- * cannot be reached does not keep the schools of the others from moving: its tables are found when it is back.
- * @throws if a server of `required` cannot be reached, or if several have kept the tables and `current` has not
+ * does not answer does not keep the schools of the others from moving: its tables are found when it is back.
+ * @throws if a server of `required` does not answer, or if several have kept the tables and `current` has not
  */
 async function findRetained(
   servers: Server[],
@@ -104,8 +107,10 @@ async function findRetained(
 ): Promise<Server | undefined> {
   const found = await Promise.all(
     servers.map((server) =>
-      withOwner(server.url, (client) => hasSchema(client, retainedSchemaOf(school))).catch((error: unknown) => {
-        if (required.includes(server) || !isUnreachable(error)) throw error;
+      hasRetained(server, school).catch((error: unknown) => {
+        if (!isUnreachable(error)) throw error;
+        if (required.includes(server))
+          throw new Error(`The server ${server.name} does not answer: ${(error as Error).message}`, { cause: error });
         return false;
       }),
     ),
