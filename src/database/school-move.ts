@@ -2,6 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type pg from 'pg';
 import { classify } from './errors.ts';
 import {
+  dropSlot,
   hasSubscription,
   readNodes,
   requireCopies,
@@ -46,7 +47,11 @@ const directoryTimeoutMs = 2_000;
 /** How many rows outside the schema are copied with one statement. */
 const rowsAtATime = 5_000;
 
-const subscriptionOf = (school: number) => `school_move_${String(school)}`;
+/**
+ * The subscription of the target, also the name of its slot and of the publication on the source. It names the target,
+ * so that no other server takes its changes.
+ */
+const subscriptionOf = (school: number, to: Server) => `school_move_${String(school)}_${String(to.id ?? homeName)}`;
 const schemaOf = (school: number) => `tenant_${String(school)}`;
 /** The tables at the earlier server, until the move is confirmed. */
 const retainedSchemaOf = (school: number) => `moved_tenant_${String(school)}`;
@@ -247,8 +252,18 @@ async function requireSchool(source: pg.Client, target: pg.Client, school: numbe
     throw new Error('The school was migrated after the move began. Give up the move with --cancel, and begin again.');
 }
 
-/** Publishes the tables of a school. @throws if one has no key, by which the target finds changed rows */
-async function publish(source: pg.Client, school: number): Promise<void> {
+const hasSlot = async (client: pg.Client, name: string) =>
+  (await client.query('select from pg_replication_slots where slot_name = $1', [name])).rowCount === 1;
+
+const hasPublication = async (client: pg.Client, name: string) =>
+  (await client.query('select from pg_publication where pubname = $1', [name])).rowCount === 1;
+
+/**
+ * Publishes the tables of a school. The publication is there from the beginning of a move to its end, and its name says
+ * to which server.
+ * @throws if a table has no key, by which the target finds changed rows
+ */
+async function publish(source: pg.Client, target: pg.Client, publication: string, school: number): Promise<void> {
   const { rows } = await source.query<{ name: string }>(
     `select c.relname as name from pg_class c
      where c.relnamespace = $1::regnamespace and c.relkind = 'r'
@@ -256,9 +271,35 @@ async function publish(source: pg.Client, school: number): Promise<void> {
     [schemaOf(school)],
   );
   if (rows.length > 0) throw new Error(`These tables have no primary key: ${rows.map(({ name }) => name).join(', ')}`);
-  const publication = subscriptionOf(school);
-  const { rowCount } = await source.query('select from pg_publication where pubname = $1', [publication]);
-  if (rowCount === 0) await source.query(`create publication ${publication} for tables in schema ${schemaOf(school)}`);
+  if (await hasPublication(source, publication)) return;
+  const { rows: control } = await target.query<{ system: string }>(
+    'select system_identifier::text as system from pg_control_system()',
+  );
+  // dropTableSlots reads the comment. One text with both statements is one transaction.
+  await source.query(
+    `create publication ${publication} for tables in schema ${schemaOf(school)};
+     comment on publication ${publication} is ${source.escapeLiteral(control[0]?.system ?? '')}`,
+  );
+}
+
+/**
+ * Ends what moves to nodes that were removed have left on the source.
+ * @throws if a move of the school to another server than `to` has begun
+ */
+async function requireOnlyMove(source: pg.Client, servers: Server[], to: Server, school: number): Promise<void> {
+  const { rows } = await source.query<{ name: string }>(
+    `select pubname as name from pg_publication where pubname like 'school\\_move\\_' || $1 || '\\_%' and pubname <> $2`,
+    [String(school), subscriptionOf(school, to)],
+  );
+  for (const { name } of rows) {
+    const other = servers.find((server) => subscriptionOf(school, server) === name);
+    if (other)
+      throw new Error(
+        `A move of the school to ${other.name} has begun. Continue it, or give it up: school tenant move <school> ` +
+          `${other.name} --cancel`,
+      );
+    await endPublication(source, name, true);
+  }
 }
 
 async function analyze(target: pg.Client, school: number): Promise<void> {
@@ -267,15 +308,16 @@ async function analyze(target: pg.Client, school: number): Promise<void> {
 }
 
 /** Waits until the target, and the home if it copies from this server, have all changes up to now. */
-async function catchUp(source: pg.Client, from: Server, school: number): Promise<void> {
+async function catchUp(source: pg.Client, from: Server, to: Server, school: number): Promise<void> {
   const { rows } = await source.query<{ position: string }>('select pg_current_wal_lsn()::text as position');
   for (const end = Date.now() + catchUpTimeoutMs; ;) {
     const { rows: states } = await source.query<{ is_done: boolean }>(
-      `select core.is_copied($1) and not exists (
+      // Only these: another server that hangs does not keep the school from moving.
+      `select not exists (
          select name from unnest($2::text[]) name
          except
-         select application_name from pg_stat_replication where state = 'streaming') as is_done`,
-      [rows[0]?.position, [subscriptionOf(school), ...(from.id === null ? [] : [copiesOf(from.id)])]],
+         select application_name from pg_stat_replication where state = 'streaming' and replay_lsn >= $1) as is_done`,
+      [rows[0]?.position, [subscriptionOf(school, to), ...(from.id === null ? [] : [copiesOf(from.id)])]],
     );
     if (states[0]?.is_done) return;
     if (Date.now() > end)
@@ -369,7 +411,7 @@ async function closeSchool(
     await requireSchool(source, target, school);
     const { rows } = await source.query<{ running: number }>('select running from core.move_jobs_hold($1)', [school]);
     if (rows[0]?.running) throw new RetryError('A job of the school is still running; see: school jobs list.');
-    await catchUp(source, from, school);
+    await catchUp(source, from, to, school);
     await compareCounts(source, target, school);
     await copySequencesAndSharedRows(source, target, from, to, school);
     await source.query('select core.move_close($1, $2)', [school, from.id ?? to.id]);
@@ -398,24 +440,31 @@ async function retryClose<T>(attempt: () => Promise<T>): Promise<T> {
 }
 
 /** Ends the replication of a school, also when a stopped command had only created a part of it. */
-async function endReplication(source: pg.Client, target: pg.Client, school: number): Promise<void> {
+async function endReplication(source: pg.Client, target: pg.Client, name: string): Promise<void> {
   // Without its slot, which may be gone already.
-  await unsubscribe(target, subscriptionOf(school), true);
-  await endPublication(source, school);
+  await unsubscribe(target, name, true);
+  await endPublication(source, name);
 }
 
-async function endPublication(source: pg.Client, school: number): Promise<void> {
-  const name = subscriptionOf(school);
-  // A slot without its subscription would keep the WAL of the source forever. A lost server may seem to use it.
-  await source.query('select pg_terminate_backend(active_pid, 5000) from pg_replication_slots where slot_name = $1', [
-    name,
-  ]);
-  await source.query(
-    `select pg_drop_replication_slot(slot_name) from pg_replication_slots
-     where slot_name = $1 and database = current_database()`,
-    [name],
-  );
+/** @param isLost  whether the target is lost, so that it does not drop its other slots */
+async function endPublication(source: pg.Client, name: string, isLost = false): Promise<void> {
+  // A slot without its subscription would keep the WAL of the source forever.
+  await dropSlot(source, name);
+  if (isLost) await dropTableSlots(source, name);
   await source.query(`drop publication if exists ${name}`);
+}
+
+/** Drops the slots with which the target of a publication was copying tables, also those of other schools. */
+async function dropTableSlots(source: pg.Client, publication: string): Promise<void> {
+  const { rows } = await source.query<{ name: string }>(
+    `select s.slot_name as name
+     from pg_replication_slots s
+     join pg_publication p on p.pubname = $1
+     where s.database = current_database()
+       and s.slot_name ~ ('^pg_[0-9]+_sync_[0-9]+_' || obj_description(p.oid, 'pg_publication') || '$')`,
+    [publication],
+  );
+  for (const { name } of rows) await dropSlot(source, name);
 }
 
 /** Waits until the routers know the new server, but not longer than one that is not connected may take. */
@@ -449,12 +498,15 @@ const isOpenOn = async (client: pg.Client, school: number) =>
   (await client.query('select from platform.tenant where id = $1 and node_id is null and schema_version > 0', [school]))
     .rowCount === 1;
 
-/** @throws unless a move that has closed the school has copied it to this server */
-async function requireCopyOf(target: pg.Client, to: Server, school: number): Promise<void> {
-  const isCopied = (await isOpenOn(target, school)) || (await hasSubscription(target, subscriptionOf(school)));
+/** @throws unless a move that has closed the school has copied it to this server, and was not partly undone */
+async function requireCopyOf(source: pg.Client, target: pg.Client, to: Server, school: number): Promise<void> {
+  const name = subscriptionOf(school, to);
+  const isCopied =
+    (await isOpenOn(target, school)) || ((await hasPublication(source, name)) && (await hasSubscription(target, name)));
   if (!isCopied || !(await hasSchema(target, schemaOf(school))))
     throw new Error(
-      `The move that has closed the school has another target than ${to.name}. Continue or cancel that one.`,
+      `The school is closed, and ${to.name} has no copy of it. Open it where it was: school tenant move <school> ` +
+        `${to.name} --cancel`,
     );
 }
 
@@ -485,14 +537,17 @@ export async function moveSchool(
       withOwner(to.url, async (target) => {
         await Promise.all([source, target].map(enableKeepalive));
         let closedAt: number | undefined;
-        if (isClosed) await requireCopyOf(target, to, school);
+        const name = subscriptionOf(school, to);
+        await requireOnlyMove(source, servers, to, school);
+        if (isClosed) await requireCopyOf(source, target, to, school);
         else {
           await checkVersions(source, target, school);
           for (const id of nodeIds) await requireCopies(home, id);
-          const name = subscriptionOf(school);
-          if (!(await hasSubscription(target, name))) {
+          await publish(source, target, name, school);
+          if (!(await hasSubscription(target, name)) || !(await hasSlot(source, name))) {
+            // Without its slot it is that of a move that was given up with --lost, before its server came back.
+            await unsubscribe(target, name, true);
             await prepareTarget(source, target, from, to, school);
-            await publish(source, school);
           }
           await requireSchool(source, target, school);
           await onStep('prepared');
@@ -532,7 +587,7 @@ export async function moveSchool(
         for (const client of [source, target]) await client.query('select pg_advisory_unlock_all()');
         const closedMs = closedAt === undefined ? undefined : performance.now() - closedAt;
         await onStep('opened');
-        await endReplication(source, target, school);
+        await endReplication(source, target, name);
         await onStep('cleaned');
         return closedMs;
       }),
@@ -556,7 +611,7 @@ export async function confirmMove(
     );
     if (retained === current || !isOpen) throw new Error('The move is not finished. Repeat: school tenant move');
     await withOwner(retained.url, async (source) => {
-      await withOwner(current.url, (target) => endReplication(source, target, school));
+      await withOwner(current.url, (target) => endReplication(source, target, subscriptionOf(school, current)));
       await asReplica(source, async () => {
         await source.query(
           `delete from graphile_worker._private_jobs
@@ -577,13 +632,13 @@ async function deleteCopies(target: pg.Client, to: Server, school: number): Prom
 }
 
 /** Opens a school again on the server that has closed it. */
-async function reopen(home: pg.Client, retained: Server, school: number): Promise<void> {
-  if (retained.id !== null) {
-    await home.query('update platform.tenant set node_id = $2 where id = $1', [school, retained.id]);
+async function reopen(home: pg.Client, source: pg.Client, { id }: Server, school: number): Promise<void> {
+  if (id !== null) {
+    await home.query('update platform.tenant set node_id = $2 where id = $1', [school, id]);
     await waitForDirectory(home);
   }
-  await withOwner(retained.url, (source) => source.query('select core.move_reopen($1)', [school]));
-  if (retained.id === null) await waitForDirectory(home);
+  await source.query('select core.move_reopen($1)', [school]);
+  if (id === null) await waitForDirectory(home);
 }
 
 /**
@@ -607,7 +662,10 @@ export async function cancelMove(
     if (!to) throw new Error(`There is no node ${targetName}, or it is still joining.`);
     if (isLost && (to.id === null || (await answers(to))))
       throw new Error(`The server ${targetName} answers. Leave out --lost.`);
-    const retained = await findRetained(servers, school, { current, required: isLost ? [] : [current, to] });
+    const retained = await findRetained(servers, school, {
+      current,
+      required: isLost ? [current].filter((server) => server !== to) : [current, to],
+    });
     if (retained === to || (!retained && current === to))
       throw new Error(
         isLost
@@ -617,24 +675,30 @@ export async function cancelMove(
     const from = retained ?? current;
     if (current !== to && current !== from)
       throw new Error(`The school is open on ${current.name}, which is not ${to.name}.`);
-    if (isLost) {
-      await withOwner(from.url, (source) => endPublication(source, school));
-      if (retained) await reopen(home, retained, school);
-      return;
-    }
-    await withOwner(to.url, async (target) => {
-      await enableKeepalive(target);
-      // Nobody opens the school here from now on: a command that is lost may still be at work in the server.
-      await target.query('select pg_advisory_lock(core.tenant_lock_key($1))', [school]);
-      if (await isOpenOn(target, school))
-        throw new Error(
-          current === to
-            ? `The school is open on ${to.name}. Confirm the move, then move it back.`
-            : `The school is open on ${to.name} too, but the directory names ${current.name}. Remove the node ${to.name}.`,
-        );
-      await withOwner(from.url, (source) => endReplication(source, target, school));
-      if (retained) await reopen(home, retained, school);
-      await deleteCopies(target, to, school);
+    const name = subscriptionOf(school, to);
+    await withOwner(from.url, async (source) => {
+      await requireOnlyMove(source, servers, to, school);
+      if (isLost) {
+        if (retained) await reopen(home, source, retained, school);
+        await endPublication(source, name, true);
+        return;
+      }
+      await withOwner(to.url, async (target) => {
+        await enableKeepalive(target);
+        // Nobody opens the school here from now on: a command that is lost may still be at work in the server.
+        await target.query('select pg_advisory_lock(core.tenant_lock_key($1))', [school]);
+        if (await isOpenOn(target, school))
+          throw new Error(
+            current === to
+              ? `The school is open on ${to.name}. Confirm the move, then move it back.`
+              : `The school is open on ${to.name} too, but the directory names ${current.name}. Remove the node ${to.name}.`,
+          );
+        await unsubscribe(target, name, true);
+        if (retained) await reopen(home, source, retained, school);
+        await deleteCopies(target, to, school);
+        // Last, because until then it keeps other moves of the school from beginning.
+        await endPublication(source, name);
+      });
     });
   });
 }

@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, test } from '@jest/globals';
 import type { OutputOf } from '../support/client/output.ts';
 import type { Student as StudentSchema } from '../../src/endpoints/students.ts';
-import { setDraining } from '../../src/database/nodes.ts';
+import { setDraining, unsubscribe } from '../../src/database/nodes.ts';
 import { cancelMove, confirmMove, moveSchool, type MoveStep } from '../../src/database/school-move.ts';
 import { ids, walk } from '../support/client/pages.ts';
 import { openStream } from '../support/client/stream.ts';
@@ -9,11 +9,11 @@ import { until } from '../support/client/until.ts';
 import { send } from '../support/client/wire.ts';
 import { type School, serviceOfFile, testPassword, unique } from '../support/server/service.ts';
 import { startProgram } from '../support/server/processes.ts';
-import { type Servers, startServer, stopServer } from './servers.ts';
+import { type Servers, signalServer, startServer, stopServer } from './servers.ts';
 
 type Student = OutputOf<typeof StudentSchema>;
 
-const { home, nodes } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
+const { home, nodes, router } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
 const { withOwner, pg } = shared;
 const service = await serviceOfFile({ CLOSED_SCHOOL_WAIT_MS: '2500' });
 
@@ -63,20 +63,69 @@ async function whileDown(name: 'node-2', work: () => Promise<void>): Promise<voi
   }
 }
 
+/** Runs `work` while node-2 accepts connections, but answers nothing. */
+async function whileHung(work: () => Promise<void>): Promise<void> {
+  const server = nodes[1]?.server;
+  if (!server) throw new Error('There is no node-2.');
+  signalServer(server, 'SIGSTOP');
+  try {
+    await work();
+  } finally {
+    signalServer(server, 'SIGCONT');
+    // The API has told the router that it hangs, which refuses requests to it for a while.
+    await until(async () => ((await refusedServers()) === 0 ? true : undefined));
+  }
+}
+
+const refusedServers = () =>
+  withOwner(
+    router,
+    async (client) => (await client.query('select from core.refused_server where until > clock_timestamp()')).rowCount,
+  );
+
 const rows = async (name: Name, text: string) => (await pools[name].query<Record<string, unknown>>(text)).rows;
 const schemasOn = async (name: Name, { id }: School) =>
   (await rows(name, `select nspname from pg_namespace where nspname ~ '^(moved_)?tenant_${id}$'`)).map(
     ({ nspname }) => nspname,
   );
 
+/** The names of what moves of a school use for its replication. */
+const publicationsOn = async (name: Name, { id }: School) =>
+  (await rows(name, `select pubname from pg_publication where pubname ~ '^school_move_${id}_'`)).map(
+    ({ pubname }) => pubname,
+  );
+const slotsOn = async (name: Name, { id }: School) =>
+  (await rows(name, `select slot_name from pg_replication_slots where slot_name ~ '^school_move_${id}_'`)).map(
+    ({ slot_name }) => slot_name,
+  );
+const subscriptionsOn = async (name: Name, { id }: School) =>
+  (await rows(name, `select subname from pg_subscription where subname ~ '^school_move_${id}_'`)).map(
+    ({ subname }) => subname,
+  );
+/** The slots with which subscribers copy tables. */
+const tableSlotsOn = (name: Name) =>
+  rows(name, "select slot_name from pg_replication_slots where slot_name ~ '^pg_[0-9]+_sync_'");
+
+/** Whether a statement like this waits for a lock. */
+const isWaiting = async (name: Name, text: string) =>
+  (
+    await rows(
+      name,
+      `select from pg_stat_activity
+       where datname = current_database() and wait_event_type = 'Lock' and query like '%${text}%'`,
+    )
+  ).length || undefined;
+
 /** Inserts a row, as replication does, in a transaction that is rolled back when `release` is called. */
 async function holdRow(name: Name, text: string): Promise<{ release: () => Promise<void> }> {
   const client = await pools[name].connect();
+  // A test may stop the server.
+  client.on('error', () => undefined);
   await client.query(`begin; set local session_replication_role = replica; ${text}`);
   return {
     async release() {
-      await client.query('rollback');
-      client.release();
+      await client.query('rollback').catch(() => undefined);
+      client.release(true);
     },
   };
 }
@@ -213,11 +262,9 @@ describe('a move that stops', () => {
       await confirm(school);
       expect(await schemasOn('node-1', school)).toEqual([]);
       await school.admin.post('/api/students', { first_name: 'Still', last_name: 'Here' }, 201);
-      expect(await rows('node-2', `select from pg_subscription where subname = 'school_move_${school.id}'`)).toEqual(
-        [],
-      );
-      const slots = `select from pg_replication_slots where slot_name = 'school_move_${school.id}'`;
-      expect(await rows('node-1', slots)).toEqual([]);
+      expect(await subscriptionsOn('node-2', school)).toEqual([]);
+      expect(await slotsOn('node-1', school)).toEqual([]);
+      expect(await publicationsOn('node-1', school)).toEqual([]);
     },
   );
 
@@ -267,7 +314,8 @@ describe('a move that stops', () => {
       if (step === 'closed') throw new Stopped();
     });
     await expect(stopped).rejects.toThrow(Stopped);
-    await expect(move(school, 'home')).rejects.toThrow('another target than home');
+    for (const attempt of [() => move(school, 'home'), () => cancel(school, 'home')])
+      await expect(attempt()).rejects.toThrow('A move of the school to node-2 has begun');
     expect(await rows('home', `select node_id from platform.tenant where id = ${school.id}`)).toEqual([
       { node_id: '1' },
     ]);
@@ -280,6 +328,62 @@ describe('a move that stops', () => {
     await confirm(school);
   });
 
+  test('before the school was closed does not begin to another server, whose rows would miss changes', async () => {
+    const school = await schoolOn('node-1');
+    const stopped = move(school, 'node-2', (step) => {
+      if (step === 'copied') throw new Stopped();
+    });
+    await expect(stopped).rejects.toThrow(Stopped);
+    for (const attempt of [() => move(school, 'home'), () => cancel(school, 'home')])
+      await expect(attempt()).rejects.toThrow('A move of the school to node-2 has begun');
+    expect(await schemasOn('home', school)).toEqual([]);
+    expect(await slotsOn('node-1', school)).toEqual([`school_move_${school.id}_2`]);
+    const { data } = await school.admin.post<Student>(
+      '/api/students',
+      { first_name: 'Ada', last_name: unique('Moved') },
+      201,
+    );
+    await cancel(school, 'node-2');
+    await move(school, 'home');
+    expect(await students(school)).toEqual([data.last_name]);
+    await confirm(school);
+  });
+
+  test('to a node that was removed since leaves nothing that keeps the school from moving', async () => {
+    const school = await schoolOn('node-1');
+    const name = `school_move_${school.id}_99`;
+    await rows('node-1', `create publication ${name} for tables in schema ${school.schema}`);
+    await rows('node-1', `comment on publication ${name} is '12345'`);
+    for (const slot of [name, 'pg_1_sync_2_12345', 'pg_1_sync_2_54321'])
+      await rows('node-1', `select from pg_create_logical_replication_slot('${slot}', 'pgoutput')`);
+    await move(school, 'node-2');
+    expect(await publicationsOn('node-1', school)).toEqual([]);
+    expect(await slotsOn('node-1', school)).toEqual([]);
+    expect(await tableSlotsOn('node-1')).toEqual([{ slot_name: 'pg_1_sync_2_54321' }]);
+    await rows('node-1', "select pg_drop_replication_slot('pg_1_sync_2_54321')");
+    await confirm(school);
+  });
+
+  test('is not continued after a cancel that stopped, which is repeated instead', async () => {
+    const school = await schoolOn('node-1');
+    await school.admin.post('/api/students', { first_name: 'Ada', last_name: unique('Moved') }, 201);
+    const before = await students(school);
+    const stopped = move(school, 'node-2', (step) => {
+      if (step === 'closed') throw new Stopped();
+    });
+    await expect(stopped).rejects.toThrow(Stopped);
+    // As a cancel that was killed leaves it.
+    await withOwner(urls['node-2'], (client) => unsubscribe(client, `school_move_${school.id}_2`, true));
+    await expect(move(school, 'node-2')).rejects.toThrow('The school is closed, and node-2 has no copy of it');
+    await expect(cancel(school, 'home')).rejects.toThrow('A move of the school to node-2 has begun');
+    await cancel(school, 'node-2');
+    expect(await students(school)).toEqual(before);
+    expect(await schemasOn('node-2', school)).toEqual([]);
+    await move(school, 'node-2');
+    expect(await students(school)).toEqual(before);
+    await confirm(school);
+  });
+
   test('is refused while two other servers have kept tables of the school, until the older ones are deleted', async () => {
     const school = await schoolOn('node-1');
     await move(school, 'node-2');
@@ -289,7 +393,9 @@ describe('a move that stops', () => {
       await expect(attempt()).rejects.toThrow('Several servers have kept tables of this school: home, node-1.');
     await rows('home', `drop schema moved_${school.schema} cascade`);
     await confirm(school);
+    expect(await schemasOn('node-1', school)).toEqual([]);
     expect(await schemasOn('node-2', school)).toEqual([school.schema]);
+    await school.admin.get('/api/students');
   });
 
   test('because its target is lost is canceled: the school has what it had when it was closed', async () => {
@@ -316,17 +422,74 @@ describe('a move that stops', () => {
     await confirm(school);
   });
 
+  test('because its target hangs is canceled like one whose target is lost', async () => {
+    const school = await schoolOn('node-1');
+    await school.admin.post('/api/students', { first_name: 'Ada', last_name: unique('Moved') }, 201);
+    const before = await students(school);
+    const stopped = move(school, 'node-2', (step) => {
+      if (step === 'closed') throw new Stopped();
+    });
+    await expect(stopped).rejects.toThrow(Stopped);
+    await whileHung(async () => {
+      await expect(cancel(school, 'node-2')).rejects.toThrow('The server node-2 does not answer');
+      await cancel(school, 'node-2', true);
+      expect(await students(school)).toEqual(before);
+      await school.admin.post('/api/students', { first_name: 'Ada', last_name: unique('Moved') }, 201);
+      expect(await slotsOn('node-1', school)).toEqual([]);
+    });
+    await cancel(school, 'node-2');
+    expect(await schemasOn('node-2', school)).toEqual([]);
+    expect(await students(school)).toHaveLength(2);
+  });
+
+  test('because its target is lost while tables are copied leaves no slot, and begins again when the target is back', async () => {
+    const school = await schoolOn('node-1');
+    await school.admin.post('/api/students', { first_name: 'Ada', last_name: unique('Moved') }, 201);
+    const before = await students(school);
+    const row = `insert into ${school.schema}.counter (name, value) values ('held', 1)`;
+    await rows('node-1', row);
+    let held: Awaited<ReturnType<typeof holdRow>> | undefined;
+    const stopped = move(school, 'node-2', async (step) => {
+      // The copy of the table waits for this row.
+      if (step === 'prepared') held = await holdRow('node-2', row);
+    });
+    const failed = expect(stopped).rejects.toThrow(/Connection terminated|not queryable/);
+    await until(async () => {
+      const copying = await rows(
+        'node-2',
+        `select from pg_stat_activity
+         where backend_type = 'logical replication worker' and wait_event_type = 'Lock'`,
+      );
+      return copying.length || undefined;
+    });
+    expect(await tableSlotsOn('node-1')).not.toEqual([]);
+    await whileDown('node-2', async () => {
+      await failed;
+      await held?.release();
+      await cancel(school, 'node-2', true);
+      expect(await tableSlotsOn('node-1')).toEqual([]);
+      expect(await slotsOn('node-1', school)).toEqual([]);
+      expect(await publicationsOn('node-1', school)).toEqual([]);
+    });
+    // Its subscription is still there, without a slot.
+    expect(await subscriptionsOn('node-2', school)).toHaveLength(1);
+    await move(school, 'node-2');
+    expect(await students(school)).toEqual(before);
+    expect(await subscriptionsOn('node-2', school)).toEqual([]);
+    expect(await tableSlotsOn('node-1')).toEqual([]);
+    await confirm(school);
+  });
+
   test('canceled before its subscription exists drops its replication slot', async () => {
     const school = await schoolOn('node-1');
     const stopped = move(school, 'node-2', (step) => {
       if (step === 'prepared') throw new Stopped();
     });
     await expect(stopped).rejects.toThrow(Stopped);
-    const name = `school_move_${school.id}`;
-    await rows('node-1', `select from pg_create_logical_replication_slot('${name}', 'pgoutput')`);
+    await rows('node-1', `select from pg_create_logical_replication_slot('school_move_${school.id}_2', 'pgoutput')`);
     await cancel(school, 'node-2');
-    expect(await rows('node-1', `select from pg_replication_slots where slot_name = '${name}'`)).toEqual([]);
-    expect(await rows('node-1', `select from pg_publication where pubname = '${name}'`)).toEqual([]);
+    expect(await slotsOn('node-1', school)).toEqual([]);
+    expect(await publicationsOn('node-1', school)).toEqual([]);
   });
 
   test('is refused when the school was migrated since, until it is canceled and begun again', async () => {
@@ -348,10 +511,7 @@ describe('a move that stops', () => {
     const school = await schoolOn('node-1');
     const args = ['tenant', 'move', school.subdomain, 'node-2'];
     const killed = startProgram('src/cli/main.ts', args, { DATABASE_URL: home });
-    await until(async () => {
-      const published = await rows('node-1', `select from pg_publication where pubname = 'school_move_${school.id}'`);
-      return published.length || undefined;
-    });
+    await until(async () => (await publicationsOn('node-1', school)).length || undefined);
     killed.kill('SIGKILL');
     await killed.ended;
     await until(() =>
@@ -395,12 +555,6 @@ describe('during a move', () => {
     // The move waits for this row, after it has read that of the school.
     const { release } = await holdRow('node-2', `insert into platform.tenant_usage (tenant_id) values (${school.id})`);
     const moved = move(school, 'node-2');
-    const isWaiting = (name: Name, text: string) =>
-      rows(
-        name,
-        `select from pg_stat_activity
-         where datname = current_database() and wait_event_type = 'Lock' and query like '%${text}%'`,
-      ).then(({ length }) => length || undefined);
     await until(() => isWaiting('node-2', 'insert into platform.tenant_usage'));
     let isAnswered = false;
     const suspended = service.operator.send('POST', `/api/platform/tenants/${school.id}/suspend`, { body: {} });
