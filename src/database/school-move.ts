@@ -39,6 +39,10 @@ interface MoveOptions {
 const lockTimeoutMs = 1_000;
 /** How long the target may take for the last changes while the school is closed. */
 const catchUpTimeoutMs = 2_000;
+/** How long a lock on the target may keep a school closed. */
+const targetLockTimeoutMs = 5_000;
+/** How long the target may take for each statement while the school is closed. */
+const targetTimeoutMs = 10_000;
 /** How often the school is closed again after it could not be moved in time. */
 const maxAttempts = 30;
 /** How long the routers may take to learn the new server. */
@@ -393,9 +397,21 @@ async function copyRows(
 /** An attempt to close the school failed for a reason that may be gone in a second. */
 class RetryError extends Error {}
 
+/** Runs `work` until its end or that of a connection. @throws what ended the connection */
+async function whileConnected(client: pg.Client, work: () => Promise<void>): Promise<void> {
+  const { promise: ended, reject } = Promise.withResolvers<never>();
+  client.once('error', reject);
+  try {
+    await Promise.race([work(), ended]);
+  } finally {
+    client.off('error', reject);
+  }
+}
+
 /**
  * Closes a school on the source after the target has all of it. New requests fail while this connection holds the lock;
- * after the commit, `schema_version` 0 keeps them out until `openSchool`.
+ * after the commit, `schema_version` 0 keeps them out until `openSchool`. If the target hangs meanwhile, the source ends
+ * the connection, and so opens the school.
  */
 async function closeSchool(
   source: pg.Client,
@@ -408,20 +424,35 @@ async function closeSchool(
   try {
     await source.query('select pg_advisory_lock(core.tenant_lock_key($1))', [school]);
     await source.query('begin');
-    await requireSchool(source, target, school);
-    const { rows } = await source.query<{ running: number }>('select running from core.move_jobs_hold($1)', [school]);
-    if (rows[0]?.running) throw new RetryError('A job of the school is still running; see: school jobs list.');
-    await catchUp(source, from, to, school);
-    await compareCounts(source, target, school);
-    await copySequencesAndSharedRows(source, target, from, to, school);
-    await source.query('select core.move_close($1, $2)', [school, from.id ?? to.id]);
-    await source.query('commit');
+    await source.query(`set local idle_in_transaction_session_timeout = ${String(targetTimeoutMs)}`);
+    await whileConnected(source, async () => {
+      await target.query(`set lock_timeout = ${String(targetLockTimeoutMs)}`);
+      await requireSchool(source, target, school);
+      const { rows } = await source.query<{ running: number }>('select running from core.move_jobs_hold($1)', [school]);
+      if (rows[0]?.running) throw new RetryError('A job of the school is still running; see: school jobs list.');
+      await catchUp(source, from, to, school);
+      await compareCounts(source, target, school);
+      await copySequencesAndSharedRows(source, target, from, to, school);
+      // While the school is closed, waiting is better than leaving it so.
+      await target.query('reset lock_timeout');
+      await source.query('select core.move_close($1, $2)', [school, from.id ?? to.id]);
+      await source.query('commit');
+    });
   } catch (error) {
     await source.query('rollback').catch(() => undefined);
     await source.query('select pg_advisory_unlock(core.tenant_lock_key($1))', [school]).catch(() => undefined);
-    if ((error as { code?: string }).code === '55P03')
+    const { code } = error as { code?: string };
+    // lock_not_available
+    if (code === '55P03')
       throw new RetryError(
         'Another connection has locked the school: a request, an export or a change by an operator.',
+      );
+    // idle_in_transaction_session_timeout
+    if (code === '25P03')
+      throw new Error(
+        `The server ${to.name} did not answer while the school was closed. It is open again on ${from.name}. Repeat ` +
+          'the move later.',
+        { cause: error },
       );
     throw error;
   }

@@ -550,6 +550,54 @@ describe('during a move', () => {
     expect(await schemasOn('node-1', school)).toEqual([school.schema]);
   });
 
+  test.each<[Name, Name]>([
+    ['node-1', 'home'],
+    ['home', 'node-1'],
+  ])('from %s to %s another server can hang', async (from, to) => {
+    const school = await schoolOn(from);
+    await school.admin.post('/api/students', { first_name: 'Ada', last_name: unique('Moved') }, 201);
+    const before = await students(school);
+    await whileHung(async () => {
+      await move(school, to);
+      expect(await students(school)).toEqual(before);
+      await confirm(school);
+    });
+    expect(await schemasOn(to, school)).toEqual([school.schema]);
+    expect(await schemasOn(from, school)).toEqual([]);
+  });
+
+  test('a lock on the target does not keep the school closed', async () => {
+    const school = await schoolOn('node-1');
+    const { release } = await holdRow('node-2', `insert into platform.tenant_usage (tenant_id) values (${school.id})`);
+    const moved = move(school, 'node-2');
+    await until(() => isWaiting('node-2', 'insert into platform.tenant_usage'));
+    const last_name = unique('Moved');
+    await until(async () => {
+      const { status } = await school.admin.send('POST', '/api/students', { body: { first_name: 'Ada', last_name } });
+      return status === 201 || undefined;
+    });
+    await release();
+    await moved;
+    expect(await students(school)).toEqual([last_name]);
+    await confirm(school);
+  });
+
+  test('a target that hangs does not keep the school closed', async () => {
+    const school = await schoolOn('node-1');
+    const { release } = await holdRow('node-2', `insert into platform.tenant_usage (tenant_id) values (${school.id})`);
+    const moved = move(school, 'node-2');
+    await until(() => isWaiting('node-2', 'insert into platform.tenant_usage'));
+    const last_name = unique('Moved');
+    await whileHung(async () => {
+      await expect(moved).rejects.toThrow('The server node-2 did not answer while the school was closed.');
+      await school.admin.post('/api/students', { first_name: 'Ada', last_name }, 201);
+    });
+    await release();
+    await move(school, 'node-2');
+    expect(await students(school)).toEqual([last_name]);
+    await confirm(school);
+  });
+
   test('an operator who suspends a school while it is closed gets 503, and the school stays active', async () => {
     const school = await schoolOn('node-1');
     // The move waits for this row, after it has read that of the school.
