@@ -44,14 +44,15 @@ export const tenantMove = (
     const school = Number(id);
     const done = (message: string, result: object) =>
       print(json ? JSON.stringify({ id: school, subdomain, ...result }) : message);
+    if (options.confirm && options.cancel) throw new Error('--confirm and --cancel exclude each other.');
+    if (options.lost && !options.cancel) throw new Error('--lost needs --cancel.');
     if (options.confirm) {
-      await confirm(`This deletes the data of school ${id} (${subdomain}) on its earlier server`, yes);
-      await confirmMove(home, { homeUrl, school });
+      await confirm(`This deletes the data of school ${id} (${subdomain}) on ${node ?? 'its earlier server'}`, yes);
+      await confirmMove(home, { homeUrl, school, ...(node === undefined ? {} : { from: node }) });
       done('The data on the earlier server was deleted.', { is_confirmed: true });
       return;
     }
     if (node === undefined) throw new Error('Name the node to which the school moves, or home.');
-    if (options.lost && !options.cancel) throw new Error('--lost needs --cancel.');
     if (options.cancel) {
       const isLost = options.lost === true;
       if (isLost) await confirm(`School ${id} (${subdomain}) loses what was written on ${node}`, yes);

@@ -128,7 +128,7 @@ async function findRetained(
   if (retaining.length > 1 && !retaining.includes(current))
     throw new Error(
       `Several servers have kept tables of this school: ${retaining.map(({ name }) => name).join(', ')}. Find out which ` +
-        `are older, and delete them there: drop schema ${retainedSchemaOf(school)} cascade`,
+        'are older, and delete them there: school tenant move <school> <server> --confirm',
     );
   return retaining.includes(current) ? current : retaining[0];
 }
@@ -626,15 +626,24 @@ export async function moveSchool(
   });
 }
 
-/** Deletes what the earlier server of a moved school has kept. @throws if it has nothing, or the move is not finished */
+/**
+ * Deletes what the earlier server of a moved school has kept.
+ * @param options.from  the name of this server; needed if several have kept tables
+ * @throws if it has nothing, or the move is not finished
+ */
 export async function confirmMove(
   home: pg.Client,
-  { homeUrl, school }: Pick<MoveOptions, 'homeUrl' | 'school'>,
+  { homeUrl, school, from: sourceName }: Pick<MoveOptions, 'homeUrl' | 'school'> & { from?: string },
 ): Promise<void> {
   return withMoveLock(home, school, async () => {
     const servers = await readServers(home, homeUrl);
     const current = await findServer(home, servers, school);
-    const retained = await findRetained(servers, school, { current, required: [current] });
+    const named = servers.filter(({ name }) => name === sourceName);
+    const retained = await findRetained(sourceName === undefined ? servers : named, school, {
+      current,
+      required: [current, ...named],
+    });
+    if (!retained && sourceName !== undefined) throw new Error(`${sourceName} has kept no tables of this school.`);
     if (!retained) throw new Error('No move of this school has to be confirmed.');
     const isOpen = await withOwner(
       current.url,

@@ -44,8 +44,10 @@ const move = (school: School, to: Name, onStep?: (step: MoveStep) => void | Prom
   withOwner(home, (client) =>
     moveSchool(client, { homeUrl: home, school: school.id, to, ...(onStep ? { onStep } : {}) }),
   );
-const confirm = (school: School) =>
-  withOwner(home, (client) => confirmMove(client, { homeUrl: home, school: school.id }));
+const confirm = (school: School, from?: Name) =>
+  withOwner(home, (client) =>
+    confirmMove(client, { homeUrl: home, school: school.id, ...(from === undefined ? {} : { from }) }),
+  );
 
 const cancel = (school: School, to: Name, isLost = false) =>
   withOwner(home, (client) => cancelMove(client, { homeUrl: home, school: school.id, to, isLost }));
@@ -391,7 +393,10 @@ describe('a move that stops', () => {
     await rows('home', `create schema moved_${school.schema}`);
     for (const attempt of [() => move(school, 'node-1'), () => confirm(school), () => cancel(school, 'node-2')])
       await expect(attempt()).rejects.toThrow('Several servers have kept tables of this school: home, node-1.');
-    await rows('home', `drop schema moved_${school.schema} cascade`);
+    await expect(confirm(school, 'node-2')).rejects.toThrow('node-2 has kept no tables of this school');
+    await confirm(school, 'home');
+    expect(await schemasOn('home', school)).toEqual([]);
+    expect(await schemasOn('node-1', school)).toEqual([`moved_${school.schema}`]);
     await confirm(school);
     expect(await schemasOn('node-1', school)).toEqual([]);
     expect(await schemasOn('node-2', school)).toEqual([school.schema]);
@@ -665,6 +670,11 @@ describe('the command line', () => {
       code: 1,
       stderr: expect.stringContaining('not confirmed'),
     });
+    expect(await run('tenant', 'move', school.subdomain, 'node-2', '--confirm', '--cancel', '--yes')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('--confirm and --cancel exclude each other'),
+    });
+    expect(await schemasOn('node-1', school)).toEqual([`moved_${school.schema}`]);
     expect(await run('tenant', 'move', school.subdomain, '--confirm', '--yes')).toMatchObject({ code: 0 });
     expect(await schemasOn('node-1', school)).toEqual([]);
     await school.admin.get('/api/students');
