@@ -420,8 +420,10 @@ export async function startService(
     }
     if (parts.includes('worker')) {
       const { WORKER_NODES: names } = config;
-      const startAt = (address: string, node?: string) =>
-        startJobWorker(config, address, node, publicUrl, logger, metrics, tracing);
+      const startAt = (address: string, node?: string) => {
+        const nodeLogger = node === undefined ? logger : logger.child({ node });
+        return startJobWorker(config, address, node, publicUrl, nodeLogger, metrics, tracing);
+      };
       if (names === undefined || names.includes('home')) {
         const worker = await startAt(ownerUrl);
         stopParts.push(() => worker.stop());
