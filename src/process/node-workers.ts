@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import { readNodes } from '../database/nodes.ts';
-import { withOwner } from '../database/pool.ts';
+import { answerTimeoutMs, withOwnerInTime } from '../database/pool.ts';
+import { endsWithin } from './end-in-time.ts';
 
 /** A running worker. */
 export interface RunningWorker {
@@ -26,6 +27,8 @@ interface NodeWorkerOptions {
 const checkMs = 15_000;
 /** The same for a server without nodes, where each look-up is a connection for nothing. */
 const idleCheckMs = 60_000;
+/** How long the end of the process waits for workers that are being started or stopped. */
+const changeTimeoutMs = 15_000;
 
 const causeOf = (error: unknown) => (error instanceof Error ? error.message : String(error));
 
@@ -43,31 +46,43 @@ export function nodeWorkers({ ownerUrl, names, start, logger }: NodeWorkerOption
     problems.set(name, cause);
   };
 
-  async function keepRunning(node: { name: string; url: string }): Promise<void> {
-    const running = workers.get(node.name);
-    if (running?.worker.isAlive() && running.url === node.url) return;
-    try {
-      workers.delete(node.name);
-      await running?.worker.stop();
-      workers.set(node.name, { url: node.url, worker: await start(node) });
-      problems.delete(node.name);
-    } catch (error) {
-      warn(node.name, causeOf(error));
-    }
+  /** The starts and stops that are under way, by node: a server that does not answer delays no other. */
+  const changes = new Map<string, Promise<void>>();
+  function change(name: string, work: () => Promise<void>): void {
+    if (changes.has(name)) return;
+    const changed = work()
+      .catch((error: unknown) => warn(name, causeOf(error)))
+      .finally(() => changes.delete(name));
+    changes.set(name, changed);
   }
+
+  async function stopOne(name: string): Promise<void> {
+    const running = workers.get(name);
+    workers.delete(name);
+    await running?.worker.stop();
+  }
+
+  async function startOne(node: { name: string; url: string }): Promise<void> {
+    await stopOne(node.name);
+    workers.set(node.name, { url: node.url, worker: await start(node) });
+    problems.delete(node.name);
+  }
+
+  const isRunning = ({ name, url }: { name: string; url: string }) => {
+    const running = workers.get(name);
+    return running?.url === url && running.worker.isAlive();
+  };
 
   /** @returns the number of nodes */
   async function check(): Promise<number> {
-    const nodes = await withOwner(ownerUrl, readNodes);
+    const nodes = await withOwnerInTime(ownerUrl, answerTimeoutMs, readNodes);
+    if (isStopped) return nodes.length;
     const served = nodes.filter(
       ({ name, status }) => status !== 'joining' && (names === undefined || names.includes(name)),
     );
-    for (const [name, { worker }] of workers)
-      if (!served.some((node) => node.name === name)) {
-        workers.delete(name);
-        await worker.stop();
-      }
-    await Promise.all(served.map(keepRunning));
+    for (const name of workers.keys())
+      if (!served.some((node) => node.name === name)) change(name, () => stopOne(name));
+    for (const node of served) if (!isRunning(node)) change(node.name, () => startOne(node));
     return nodes.length;
   }
 
@@ -85,6 +100,8 @@ export function nodeWorkers({ ownerUrl, names, start, logger }: NodeWorkerOption
     isStopped = true;
     clearTimeout(timer);
     await checking;
+    // The server of a worker that is being started may have become silent.
+    await endsWithin(changeTimeoutMs, Promise.all(changes.values()));
     await Promise.all([...workers.values()].map(({ worker }) => worker.stop()));
   };
 }

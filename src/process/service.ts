@@ -30,6 +30,7 @@ import { operationTimes, schoolRequests } from '../database/counts.ts';
 import { gracefulClose } from './graceful-close.ts';
 import { listen } from './listen.ts';
 import { type Metrics, openMetrics } from './metrics.ts';
+import { endsWhileAnswered, endsWithin } from './end-in-time.ts';
 import { nodeWorkers } from './node-workers.ts';
 import { observedCall } from './observed-call.ts';
 
@@ -101,6 +102,8 @@ async function reencryptSecondFactors(pool: Pick<SchoolPool, 'query'>, factors: 
 
 /** How often the service asks whether there are analysts. */
 const analystsCheckMs = 5 * 60_000;
+/** How long a worker that has stopped waits for the end of its connections: a server may be silent. */
+const closeTimeoutMs = 5_000;
 
 /** Keeps the analytics process running while there are analysts. @returns a function that ends the checks */
 function keepReadyForAnalysts(pool: Pick<SchoolPool, 'query'>, analytics: Analytics, logger: Logger): () => void {
@@ -301,7 +304,8 @@ async function startJobWorker(
   ]);
   const openPool = (url: string | undefined) => rolePool('school_worker', ownerUrl, url, config.WORKER_CONCURRENCY + 4);
   // The other URLs lead to the database of this process.
-  const pool = openPool(node === undefined ? config.WORKER_DATABASE_URL : undefined);
+  const workerUrl = node === undefined ? config.WORKER_DATABASE_URL : undefined;
+  const pool = openPool(workerUrl);
   const sessionPool =
     node !== undefined || config.SESSION_DATABASE_URL === undefined ? pool : openPool(config.SESSION_DATABASE_URL);
   const outbox = join(config.DATA_DIR, 'outbox');
@@ -358,8 +362,10 @@ async function startJobWorker(
     return {
       isAlive: () => worker.isAlive(),
       async stop() {
-        await worker.stop();
-        await closeConnections();
+        // Without its database, graphile-worker would not stop before hours of retries, unless the connections are closed.
+        // The results of running jobs could not be stored anyway: another worker runs these jobs again.
+        await endsWhileAnswered(workerUrl ?? ownerUrl, worker.stop());
+        await endsWithin(closeTimeoutMs, closeConnections());
       },
     };
   } catch (error) {
