@@ -22,13 +22,20 @@ const withQueue = <T>(config: Config, node: string | undefined, work: (client: p
     return onServer(server, ({ url }) => withOwner(url, work));
   });
 
+interface Answers<T> {
+  /** The results of the servers that answered. */
+  found: { name: string; result: T }[];
+  /** The servers that did not, with the reason. */
+  failed: { name: string; error: string }[];
+}
+
 /** The results of all servers. A node that does not answer is a line on standard error. @throws if no server answers */
-function reachable<T>(results: OfServer<T>[]): { name: string; result: T }[] {
+function reachable<T>(results: OfServer<T>[]): Answers<T> {
   const found = results.flatMap(({ server, result }) => (result === undefined ? [] : [{ name: server.name, result }]));
   if (found.length === 0) throw new Error(results[0]?.error);
-  for (const { server, error } of results)
-    if (error !== undefined) process.stderr.write(`${server.name} does not answer: ${error}\n`);
-  return found;
+  const failed = results.flatMap(({ server, error }) => (error === undefined ? [] : [{ name: server.name, error }]));
+  for (const { name, error } of failed) process.stderr.write(`${name} does not answer: ${error}\n`);
+  return { found, failed };
 }
 
 /** `id (subdomain)`, as in the output of other commands. */
@@ -63,16 +70,21 @@ function combineQueues(queues: Queue[]): Queue {
   };
 }
 
-/** `school jobs list`: the number of jobs by task and state, of all servers or the one that `--node` names. */
-export async function jobsList(config: Config, { json, node }: Format & { node?: string }): Promise<void> {
-  const queues = await withServers(config, node, async (servers) =>
+/**
+ * `school jobs list`: the number of jobs by task and state, of all servers or the one that `--node` names.
+ * @returns the exit code: `failed` if a server does not answer
+ */
+export async function jobsList(config: Config, { json, node }: Format & { node?: string }): Promise<number> {
+  const { found: queues, failed } = await withServers(config, node, async (servers) =>
     reachable(await onEachServer(servers, ({ url }) => withOwner(url, readQueue))),
   );
+  const exitCode = failed.length > 0 ? exitCodes.failed : exitCodes.done;
+  const isOne = queues.length + failed.length === 1;
   const queue = combineQueues(queues.map(({ result }) => result));
   if (json) {
-    const ofNodes = queues.map(({ name, result }) => ({ name, ...result }));
-    print(JSON.stringify({ ...queue, ...(queues.length > 1 ? { nodes: ofNodes } : {}) }));
-    return;
+    const ofNodes = [...queues.map(({ name, result }) => ({ name, ...result })), ...failed];
+    print(JSON.stringify({ ...queue, ...(isOne ? {} : { nodes: ofNodes }) }));
+    return exitCode;
   }
   const { tasks } = queue;
   const rows = [...tasks, addUp('all', tasks)].map(
@@ -87,8 +99,8 @@ export async function jobsList(config: Config, { json, node }: Format & { node?:
   );
   process.stdout.write(table(['TASK', 'READY', 'WAITING', 'RUNNING', 'FAILED', 'OLDEST READY'], rows));
   for (const { name, result } of queues)
-    if (!result.worker)
-      print(`No worker is running${queues.length > 1 ? ` for ${name}` : ''}: jobs are not processed.`);
+    if (!result.worker) print(`No worker is running${isOne ? '' : ` for ${name}`}: jobs are not processed.`);
+  return exitCode;
 }
 
 interface FailedJob {
@@ -104,32 +116,40 @@ interface FailedJob {
 }
 
 /** @throws for a task name that no worker has ever had: probably a typo */
-async function checkTask(client: pg.Client, task: string | undefined): Promise<void> {
-  if (task === undefined) return;
-  const { tasks } = await readQueue(client);
-  if (!tasks.some(({ task: name }) => name === task)) {
-    throw new Error(`There is no task ${JSON.stringify(task)}. Tasks: ${tasks.map((each) => each.task).join(', ')}.`);
-  }
+function checkTask(task: string | undefined, queues: Queue[]): void {
+  const names = new Set(queues.flatMap(({ tasks }) => tasks.map((each) => each.task)));
+  if (task === undefined || names.has(task)) return;
+  throw new Error(`There is no task ${JSON.stringify(task)}. Tasks: ${[...names].join(', ')}.`);
 }
 
-/** `school jobs failed`: failed jobs with their errors, of all servers or the one that `--node` names. */
+/**
+ * `school jobs failed`: failed jobs with their errors, of all servers or the one that `--node` names.
+ * @returns the exit code: `failed` if a server does not answer
+ */
 export async function jobsFailed(
   config: Config,
   { task, limit, json, node }: Format & { task?: string; limit: number; node?: string },
-): Promise<void> {
-  const found = await withServers(config, node, async (servers) =>
+): Promise<number> {
+  const { found, failed } = await withServers(config, node, async (servers) =>
     reachable(
       await onEachServer(servers, ({ url }) =>
         withOwner(url, async (client) => {
-          await checkTask(client, task);
-          return (await client.query<FailedJob>('select * from core.failed_jobs($1, $2)', [task, limit])).rows;
+          const queue = await readQueue(client);
+          const { rows } = await client.query<FailedJob>('select * from core.failed_jobs($1, $2)', [task, limit]);
+          return { queue, jobs: rows };
         }),
       ),
     ),
   );
-  const isOne = found.length === 1;
-  const count = found.reduce((sum, { result }) => sum + Number(result[0]?.total ?? 0), 0);
-  const rows = found.flatMap(({ name, result }) => result.map((job) => ({ ...job, node: name }))).slice(0, limit);
+  // A node whose worker has not started yet has no tasks.
+  checkTask(
+    task,
+    found.map(({ result }) => result.queue),
+  );
+  const exitCode = failed.length > 0 ? exitCodes.failed : exitCodes.done;
+  const isOne = found.length + failed.length === 1;
+  const count = found.reduce((sum, { result }) => sum + Number(result.jobs[0]?.total ?? 0), 0);
+  const rows = found.flatMap(({ name, result }) => result.jobs.map((job) => ({ ...job, node: name }))).slice(0, limit);
   if (json) {
     const jobs = rows.map(({ id, tenant_id, total: _total, node: name, ...job }) => ({
       id: Number(id),
@@ -137,12 +157,12 @@ export async function jobsFailed(
       ...(isOne ? {} : { node: name }),
       ...job,
     }));
-    print(JSON.stringify({ total: count, jobs }));
-    return;
+    print(JSON.stringify({ total: count, jobs, ...(failed.length > 0 ? { unreachable: failed } : {}) }));
+    return exitCode;
   }
   if (count === 0) {
-    print('No job has failed.');
-    return;
+    print(failed.length > 0 ? 'No job has failed on the servers that answer.' : 'No job has failed.');
+    return exitCode;
   }
   process.stdout.write(
     table(
@@ -159,6 +179,7 @@ export async function jobsFailed(
     ),
   );
   if (count > rows.length) print(`${String(count - rows.length)} more. Show all with --limit ${String(count)}.`);
+  return exitCode;
 }
 
 interface Job {
@@ -230,7 +251,7 @@ export async function jobsChange(
   if (ids.length > 0 === (task !== undefined)) throw new Error('Give either job ids or --task.');
   if (action === 'cancel' && failed && task === undefined) throw new Error('--failed needs --task.');
   const changed = await withQueue(config, node, async (client) => {
-    await checkTask(client, task);
+    if (task !== undefined) checkTask(task, [await readQueue(client)]);
     const { rows } = await client.query<{ changed: Changes }>('select core.change_jobs($1, $2, $3, $4) as changed', [
       action,
       ids,

@@ -107,7 +107,7 @@ jobs
   .option('--json', 'print JSON')
   .action(async (options: { json?: boolean; node?: string }) => {
     const { jobsList } = await import('./jobs.ts');
-    await jobsList(readConfig(process.env), options);
+    process.exitCode = await jobsList(readConfig(process.env), options);
   });
 
 jobs
@@ -119,7 +119,7 @@ jobs
   .option('--json', 'print JSON')
   .action(async (options: { task?: string; limit: number; json?: boolean; node?: string }) => {
     const { jobsFailed } = await import('./jobs.ts');
-    await jobsFailed(readConfig(process.env), options);
+    process.exitCode = await jobsFailed(readConfig(process.env), options);
   });
 
 jobs
