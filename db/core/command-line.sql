@@ -35,6 +35,12 @@ create function core.school_list() returns table (
       case
         when core.is_reserved(t) then 'reserved'
         when t.status = 'deleted' and t.schema_version = 0 and t.node_id is null then 'purged'
+        -- The home has no copy of the schema_version of a school on a node.
+        when t.status = 'deleted' and t.node_id is not null and exists (
+          select
+          from platform.audit_log a
+          where a.tenant_id = t.id and a.action = 'tenant.purge' and a.created_at >= t.deleted_at
+        ) then 'purged'
         else t.status
       end,
       p.name,
@@ -52,7 +58,7 @@ create function core.school_list() returns table (
   $$;
 comment on function core.school_list is
   'All schools, also deleted and purged ones, by id. node: the node that holds the school; its schema_version is known '
-  'there, and whether a deleted school was purged.';
+  'only there. A school on a node is known to be purged for as long as the audit entry of the purge is kept.';
 
 create function core.school_storage(p_tenant_id bigint) returns json
   language sql stable set search_path = pg_catalog, pg_temp as $$

@@ -12,6 +12,7 @@ import {
 import { findTenant, type NamedTenant } from '../database/find-tenant.ts';
 import { onNodeOfNewSchool } from '../database/nodes.ts';
 import { withOwner } from '../database/pool.ts';
+import { homeName } from '../database/servers.ts';
 import { type ImportedSchool, importSchool, onServerOfSchool } from '../database/school-server.ts';
 import { passwords } from '../domain/passwords.ts';
 import { TenantInput } from '../endpoints/platform.ts';
@@ -31,7 +32,7 @@ interface ListedSchool {
   name: string;
   status: string;
   plan: string;
-  /** Null for a school on a node. */
+  /** Null for a school on a node, which alone knows it. */
   schema_version: number | null;
   students: number;
   deleted_on: string | null;
@@ -39,20 +40,52 @@ interface ListedSchool {
   node: string | null;
 }
 
-/** `school tenant list`: prints id, subdomain, status and deletion date, tab-separated, one school per line. */
+/** Whether this database is a home with nodes. */
+async function hasNodes(client: pg.Client): Promise<boolean> {
+  const { rows } = await client.query('select from platform.node where not is_this limit 1');
+  return rows.length > 0;
+}
+
+/**
+ * `school tenant list`: prints id, subdomain, status, the server where there are nodes, and the deletion date,
+ * tab-separated, one school per line.
+ */
 export const tenantList = (config: Config, { json }: Format): Promise<void> =>
   withClient(config, async (client) => {
     const { rows } = await client.query<ListedSchool>('select * from core.school_list()');
     if (json)
       print(
         JSON.stringify(
-          rows.map(({ id, node, ...school }) => ({ id: Number(id), ...school, ...(node === null ? {} : { node }) })),
+          rows.map(({ id, schema_version, node, ...school }) => ({
+            id: Number(id),
+            ...school,
+            ...(node === null ? { schema_version } : { node }),
+          })),
         ),
       );
-    else
-      for (const { id, subdomain, status, deleted_on } of rows)
-        print([id, subdomain, status, ...(deleted_on === null ? [] : [deleted_on])].join('\t'));
+    else {
+      const isHome = await hasNodes(client);
+      for (const { id, subdomain, status, node, deleted_on } of rows)
+        print(
+          [
+            id,
+            subdomain,
+            status,
+            ...(isHome ? [node ?? homeName] : []),
+            ...(deleted_on === null ? [] : [deleted_on]),
+          ].join('\t'),
+        );
+    }
   });
+
+/** The node of a school; undefined for this database. */
+async function nodeOfSchool(client: pg.Client, id: number): Promise<string | undefined> {
+  const { rows } = await client.query<{ name: string }>(
+    'select n.name from platform.tenant t join platform.node n on n.id = t.node_id where t.id = $1 and not n.is_this',
+    [id],
+  );
+  return rows[0]?.name;
+}
 
 interface SchoolDetail {
   id: number;
@@ -71,23 +104,29 @@ interface SchoolDetail {
 /** `school tenant show`: one school. @throws when it does not exist */
 export const tenantShow = (config: Config, school: string, { json }: Format): Promise<void> =>
   withClient(config, async (client) => {
-    const { detail, storage } = await onServerOfSchool(client, school, async (server, { id }) => {
-      const answer = await runOperation<SchoolDetail>(server, 'platform_tenants_get', { id: Number(id) });
+    const { answer, storage } = await onServerOfSchool(client, school, async (server, { id }) => {
+      const found = await runOperation<SchoolDetail>(server, 'platform_tenants_get', { id: Number(id) });
       const { rows } = await server.query<{ storage: { schema_version: number; size_bytes: number } }>(
         'select core.school_storage($1) as storage',
         [id],
       );
-      return { detail: answer, storage: rows[0]?.storage ?? { schema_version: 0, size_bytes: 0 } };
+      return { answer: found, storage: rows[0]?.storage ?? { schema_version: 0, size_bytes: 0 } };
     });
+    const isPurged = answer.status === 'deleted' && storage.schema_version === 0;
+    // As in the list. The API has no status of its own for it.
+    const detail = isPurged ? { ...answer, status: 'purged' } : answer;
+    const node = await nodeOfSchool(client, detail.id);
     if (json) {
-      print(JSON.stringify({ ...detail, ...storage }));
+      print(JSON.stringify({ ...detail, ...storage, ...(node === undefined ? {} : { node }) }));
       return;
     }
+    const server = (await hasNodes(client)) ? [['Server', node ?? homeName] satisfies [string, string]] : [];
     const { stats, subscription } = detail;
     process.stdout.write(
       fields([
         ['School', `${String(detail.id)} (${detail.subdomain}), ${detail.name}`],
         ['Status', detail.status],
+        ...server,
         ['Plan', `${detail.plan.name}, subscription ${subscription.status ?? 'none'}`],
         ['Period ends', subscription.current_period_end?.slice(0, 10) ?? '-'],
         [

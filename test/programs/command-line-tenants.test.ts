@@ -97,6 +97,21 @@ describe('school tenant', () => {
   });
 });
 
+test('school tenant show and list give a purged school the status purged, and name no server without nodes', async () => {
+  const { id, subdomain } = await service.school();
+  await tenant(['delete', subdomain, '--yes']);
+  await service.database.query("update platform.tenant set deleted_at = '2026-03-01T12:00:00Z' where id = $1", [id]);
+  expect(await parsed('show', subdomain)).toMatchObject({ status: 'deleted' });
+  await service.database.query("select core.purge_mark($1, 30, 'file')", [id]);
+  const shown = await parsed('show', subdomain);
+  expect(shown).toMatchObject({ status: 'purged', schema_version: 0 });
+  expect(shown).not.toHaveProperty('node');
+  const { stdout } = await tenant(['show', subdomain]);
+  expect(stdout).toMatch(/^Status +purged$/m);
+  expect(stdout).not.toMatch(/^Server /m);
+  expect((await tenant(['list'])).stdout).toContain(`${id}\t${subdomain}\tpurged\t2026-03-01\n`);
+});
+
 describe('a copy of a school', () => {
   test('has a new id and schema, and otherwise the same content; the original is unchanged', async () => {
     await school.insert('device', { user_id: 1, token: 'phone', platform: 'android' });
