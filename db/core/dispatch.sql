@@ -480,7 +480,8 @@ begin
       raise exception 'The operation %% is not part of core.run_operation.', p_operation;
     end $body$
   $function$, core.branch_on_operation(array(select o from core.operation o order by name collate "C")));
-  comment on function core.run_operation is 'Runs api.<p_operation>(p), with the tables of p_search_path if it names some.';
+  comment on function core.run_operation is
+    'Runs api.<p_operation>(p), with the tables of p_search_path if it names some.';
 end $define$;
 comment on function core.define_run_operation is
   'Generates core.run_operation from all operations. After a change of core.operation it has to be called again.';
