@@ -98,7 +98,7 @@ create function core.is_reserved(p_tenant platform.tenant) returns boolean langu
 comment on function core.is_reserved is 'Whether a node has not finished the creation of this school.';
 
 create function core.node_of_new_school(p_name text) returns bigint
-  language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_id bigint := (
     select n.id
@@ -112,11 +112,19 @@ begin
   if v_id is null and p_name is not null then
     perform core.fail('not_found', format('There is no node %s, or it is still joining.', p_name));
   end if;
+  -- The removal of a node locks its row, counts its schools and marks it. So it sees the school, or is seen here.
+  if v_id is not null then
+    perform from platform.node n where n.id = v_id and n.status <> 'joining' for share;
+    if not found then
+      perform core.fail('unavailable', 'The node of the new school is being removed. Try again.');
+    end if;
+  end if;
   return v_id;
 end $$;
 comment on function core.node_of_new_school is
   'The node of this name, or the active one with the fewest schools, if possible one that answered the last check of '
-  'the worker; null if there is none. Raises not_found for an unknown name.';
+  'the worker; null if there is none. It cannot be removed before the end of the transaction. Raises not_found for an '
+  'unknown name, and unavailable if the node has just been removed.';
 
 create function core.school_reserve(p jsonb, p_node_name text default null,
   out id bigint, out node_id bigint, out reserved_at timestamptz)

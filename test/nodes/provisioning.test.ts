@@ -259,6 +259,46 @@ test('a creation that is canceled on the node leaves nothing', async () => {
   expect(await stateOf(body.subdomain)).toEqual({ atHome: undefined, onNode: undefined });
 });
 
+test.each([
+  [
+    'a new school',
+    'select from core.school_reserve($1, $2)',
+    ({ name, subdomain, contact_email, plan_id }: ReturnType<typeof input>) => ({
+      name,
+      subdomain,
+      contact_email,
+      plan_id,
+    }),
+  ],
+  [
+    'an import',
+    'select from core.archive_reserve($1, $2)',
+    ({ name, subdomain, contact_email }: ReturnType<typeof input>) => ({
+      plan: 'Basic',
+      tenant: { id: 987_654_321, name, subdomain, contact_email, created_at: '2020-01-02T03:04:05Z' },
+    }),
+  ],
+])('%s does not get a node whose removal has begun meanwhile', async (_what, text, fields) => {
+  const body = input();
+  const removal = await pools.home.connect();
+  try {
+    // As removeNode does.
+    await removal.query("begin; select from platform.node where name = 'node-1' for update");
+    await removal.query("update platform.node set status = 'joining' where name = 'node-1'");
+    const reserved = withOwner(home, (client) => client.query(text, [JSON.stringify(fields(body)), 'node-1'])).then(
+      () => 'reserved',
+      (error: unknown) => String(error),
+    );
+    await isBlocked('home');
+    await removal.query('commit');
+    expect(await reserved).toContain('The node of the new school is being removed.');
+    expect((await stateOf(body.subdomain)).atHome).toBeUndefined();
+  } finally {
+    await removal.query("rollback; update platform.node set status = 'active' where name = 'node-1'");
+    removal.release();
+  }
+});
+
 test('a reservation whose node does not answer is kept', async () => {
   const { subdomain, ...fields } = input();
   await rows('home', 'select from core.school_reserve($1)', [JSON.stringify({ subdomain, ...fields })]);
