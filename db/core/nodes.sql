@@ -237,6 +237,26 @@ comment on function core.undo_at_home is
   'Takes back what core.prepare_at_home reserved, after the node has refused the operation. Does nothing if the row '
   'has changed since.';
 
+create function core.keep_subdomain() returns trigger
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  if platform.copying_node() is not null
+      and exists (select from platform.tenant t where t.subdomain = new.subdomain and t.id <> new.id) then
+    raise warning 'School % is called % on its node, but another school has this subdomain. It keeps % at home.',
+      new.id, new.subdomain, old.subdomain;
+    new.subdomain := old.subdomain;
+  end if;
+  return new;
+end $$;
+comment on function core.keep_subdomain is
+  'At home: a copied row keeps its subdomain if another school has taken the one that it has on its node, because the '
+  'error would stop the replication of the node. The two differ if the connection to the node ended while an operator '
+  'changed the subdomain, or if the node was restored from a backup. Saving the school again sends that of the home.';
+
+create trigger keep_subdomain before update on platform.tenant
+  for each row when (old.subdomain is distinct from new.subdomain) execute function core.keep_subdomain();
+alter table platform.tenant enable replica trigger keep_subdomain;
+
 create function core.school_take_id(p_from bigint, p_to bigint) returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin

@@ -189,6 +189,23 @@ describe('an operator', () => {
     await service.operator.put(`/api/platform/tenants/${east.id}`, { subdomain: east.subdomain });
   });
 
+  test('changes schools of a node on which one has a subdomain that another school has taken', async () => {
+    const atHome = async () =>
+      service.database.query<{ subdomain: string; status: string }>(
+        'select subdomain, status from platform.tenant where id = $1',
+        [east.id],
+      );
+    // As after the change of a subdomain whose answer was lost, so that the earlier one returned at home.
+    await pools[0]?.query('update platform.tenant set subdomain = $2 where id = $1', [east.id, west.subdomain]);
+    await service.operator.post(`/api/platform/tenants/${east.id}/suspend`, {}, 200);
+    expect(await atHome()).toEqual([{ subdomain: east.subdomain, status: 'suspended' }]);
+    await service.operator.post(`/api/platform/tenants/${east.id}/activate`, {}, 200);
+    await service.operator.put(`/api/platform/tenants/${east.id}`, { subdomain: east.subdomain });
+    expect(await atHome()).toEqual([{ subdomain: east.subdomain, status: 'active' }]);
+    const { subdomain, adminEmail: email } = east;
+    await service.anonymous.login({ subdomain, email, password: testPassword });
+  });
+
   test('changes a school on its node while the router has an old copy of the directory', async () => {
     const subscription = (action: string) =>
       withOwner(router, (client) => client.query(`alter subscription school_router_test ${action}`));
