@@ -138,11 +138,10 @@ create function core.record_operation_times(
   p_operations text[], p_calls bigint[], p_total_ms bigint[], p_max_ms bigint[]) returns void
   language plproxy as $$ cluster core.server_name('home'); run on any; $$;
 
-create function core.backend_memory_mb() returns double precision
-  language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-    select sum(total_bytes)::double precision / 1024 / 1024 from pg_backend_memory_contexts
-  $$;
-comment on function core.backend_memory_mb is 'The memory of this connection to the router in MB.';
+create function core.backend_memory_mb() returns double precision language sql stable
+  return null::double precision;
+comment on function core.backend_memory_mb is
+  'Null: the memory of a connection is that of its backends on the nodes, so the estimate of the API counts.';
 
 create function core.stream_read(p_tenant_id bigint, p_session_ids bigint[], p_after bigint[], p_rows integer,
     p_bytes integer)

@@ -138,6 +138,16 @@ const input = () => ({
   admin_password: testPassword,
 });
 
+test('a connection of the router reports no memory, which its backends on the nodes have', async () => {
+  const memory = (url: string) =>
+    withOwner(url, async (client) => {
+      await client.query('set role school_api');
+      return (await client.query<{ mb: number | null }>('select core.backend_memory_mb() as mb')).rows[0]?.mb;
+    });
+  expect(await memory(router)).toBeNull();
+  expect(await memory(home)).toBeGreaterThan(0);
+});
+
 describe('an operator', () => {
   test('sees the schools, their size and the audit entries of all nodes at home', async () => {
     await west.admin.post('/api/students', { first_name: 'Counted', last_name: 'Child' }, 201);
