@@ -628,13 +628,16 @@ export async function releaseReservations(home: pg.ClientBase, minutes: number):
   const reservations: Reservation[] = [];
   for (const { id, subdomain, node, url, reserved_at } of rows) {
     const isCreated = await withOwnerInTime(url, answerTimeoutMs, async (client) => {
+      const isThere = async () =>
+        (await client.query('select from platform.tenant where id = $1', [id])).rowCount === 1;
+      // Before the lock, which keeps the requests of a school out.
+      if (await isThere()) return true;
       // An import holds this lock until its transaction ends; its school is not visible before.
       const { rows: locks } = await client.query<{ is_free: boolean }>(
         'select pg_try_advisory_lock(core.tenant_lock_key($1)) as is_free',
         [id],
       );
-      const found = await client.query('select from platform.tenant where id = $1', [id]);
-      return found.rowCount === 1 || (locks[0]?.is_free ? false : undefined);
+      return (await isThere()) || (locks[0]?.is_free ? false : undefined);
     }).catch(() => undefined);
     if (isCreated === false) await home.query('select core.school_release($1, $2)', [id, reserved_at]);
     const outcome = isCreated === undefined ? 'unknown' : isCreated ? 'created' : 'released';

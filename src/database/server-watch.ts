@@ -29,9 +29,8 @@ const isSilence = (error: unknown) =>
   Error.isError(error) && /timeout|timed out/i.test(error.message) && !('severity' in error);
 
 /**
- * Asks each server every second whether it answers. PL/Proxy waits without end for a server that neither answers nor
- * closes its connections, and cannot be cancelled meanwhile. So this function makes the router refuse requests to that server, and
- * closes the connections whose requests wait for it.
+ * Asks each server every second whether it answers. PL/Proxy waits without end for a server that is silent. So this
+ * function makes the router refuse requests to that server, and closes the connections whose requests wait for it.
  * @returns a function that ends the watch
  */
 export function watchServers({ urls, pool, logger }: ServerWatchOptions): () => Promise<void> {
