@@ -8,10 +8,13 @@ export function addNodeCommands(program: Command): void {
 
   node
     .command('add')
-    .description('add an empty database of another server as a node, or continue an interrupted `node add`')
+    .description(
+      'add an empty database of another server as a node, continue an interrupted `node add`, or connect a node again ' +
+        'that was restored from a backup',
+    )
     .argument('<name>', 'lower-case letters, digits and hyphens, a letter first')
     .argument('<url>', 'database URL of a superuser, as the home and the routers reach it')
-    .option('--home-url <url>', 'the home, as the node reaches it (default: DATABASE_URL)')
+    .option('--home-url <url>', 'the home, as the node reaches it (default: as before, or DATABASE_URL)')
     .option('--json', 'print JSON')
     .action(async (name: string, url: string, options: Format & { homeUrl?: string }) => {
       const { nodeAdd } = await import('./node.ts');

@@ -45,6 +45,7 @@ export async function nodeAdd(
       name,
       url,
       homeUrl: homeUrl ?? ownUrl,
+      keepsHomeUrl: homeUrl === undefined,
       onStep: (line) => {
         if (!json) print(line);
       },

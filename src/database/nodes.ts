@@ -166,17 +166,30 @@ export const hasSubscription = async (client: pg.ClientBase, name: string) =>
     )
   ).rowCount === 1;
 
+/** Whether a server keeps its changes for the subscription of another. A slot that took too much WAL is lost. */
+export const hasSlot = async (client: pg.ClientBase, name: string) =>
+  (
+    await client.query("select from pg_replication_slots where slot_name = $1 and wal_status is distinct from 'lost'", [
+      name,
+    ])
+  ).rowCount === 1;
+
+/** Whether a server has a subscription to `publisher` without its slot, as after the publisher was restored. */
+const hasLostSlot = async (client: pg.ClientBase, name: string, publisher: pg.ClientBase): Promise<boolean> =>
+  (await hasSubscription(client, name)) && !(await hasSlot(publisher, name));
+
 async function subscribe(
   client: pg.Client,
   name: string,
   toUrl: string,
   publications: string,
   options: string,
+  address = connectionString(connectionOptions(toUrl)),
 ): Promise<void> {
-  const address = client.escapeLiteral(connectionString(connectionOptions(toUrl)));
+  const connection = client.escapeLiteral(address);
   if (await hasSubscription(client, name)) {
     // The address or the password may be new.
-    await client.query(`alter subscription ${name} connection ${address}`);
+    await client.query(`alter subscription ${name} connection ${connection}`);
     return;
   }
   // Created by itself, because the subscription would wait forever for the slot of a database of its own server.
@@ -188,7 +201,7 @@ async function subscribe(
     ),
   );
   await client.query(
-    `create subscription ${name} connection ${address} publication ${publications}
+    `create subscription ${name} connection ${connection} publication ${publications}
      with (create_slot = false, ${options})`,
   );
 }
@@ -263,7 +276,8 @@ export async function subscribeAndCopy(
 
 /**
  * Drops a subscription and its slot.
- * @param isLost  the other server no longer exists: its slot is left
+ * @param isLost  leaves the slot: the other server no longer exists, or `dropSlot` follows, which also succeeds if a
+ *   stopped command has left only one of both
  */
 export async function unsubscribe(client: pg.Client, name: string, isLost = false): Promise<void> {
   if (!(await hasSubscription(client, name))) return;
@@ -300,33 +314,82 @@ async function isNode(client: pg.Client, name: string): Promise<boolean> {
   return rows.length > 0;
 }
 
-/** Prepares a migrated database: deletes its rows of the tables that it will copy, and gives its ids a range. */
+/**
+ * Prepares a migrated database: gives its ids a range, and deletes its rows of the tables that it will copy, unless it
+ * has subscribed to them already.
+ */
 async function prepareNode(client: pg.Client, { id, name }: { id: number; name: string }): Promise<void> {
-  if (await isNode(client, name)) return;
+  const isKnown = await isNode(client, name);
   await client.query('begin');
-  await client.query(
-    'delete from platform.plan; delete from platform.setting; delete from platform.notification_setting; ' +
-      'delete from platform.notification_template',
-  );
-  await client.query(`insert into platform.node (id, name, url, status, is_this) values ($1, $2, '', 'active', true)`, [
-    id,
-    name,
-  ]);
-  for (const table of ['audit_log', 'session', 'subscription', 'second_factor', 'recovery_code', 'tenant'])
-    await client.query(`select setval(pg_get_serial_sequence($1, 'id'), $2)`, [`platform.${table}`, firstId(id)]);
-  await client.query('select core.define_publications()');
-  await client.query('commit');
+  try {
+    if (!(await hasSubscription(client, homeSubscriptionOf(id)))) {
+      // The schools of a node that joins again refer to these rows, which return.
+      await client.query('set local session_replication_role = replica');
+      for (const table of ['plan', 'setting', 'notification_setting', 'notification_template', 'user_account'])
+        await client.query(`delete from platform.${table}`);
+    }
+    if (!isKnown) {
+      await client.query(
+        `insert into platform.node (id, name, url, status, is_this) values ($1, $2, '', 'active', true)`,
+        [id, name],
+      );
+      for (const table of ['audit_log', 'session', 'subscription', 'second_factor', 'recovery_code', 'tenant'])
+        await client.query(`select setval(pg_get_serial_sequence($1, 'id'), $2)`, [`platform.${table}`, firstId(id)]);
+    }
+    await client.query('select core.define_publications()');
+    await client.query('commit');
+  } catch (error) {
+    await client.query('rollback').catch(() => undefined);
+    throw error;
+  }
 }
 
 /**
- * Adds a node, or continues where an earlier run stopped: migrates its database, and sets up the copies in both
- * directions.
- * @param homeUrl  the home, as the node reaches it
+ * Drops the subscriptions between a node and the home if one has lost its slot, so that both begin again with a copy.
+ * Backups contain no slots, and the positions of a restored server say nothing about the changes that the others have.
+ */
+async function forgetLostSlots(home: pg.Client, node: pg.Client, id: number): Promise<void> {
+  const pairs: [pg.Client, string, pg.Client][] = [
+    [node, homeSubscriptionOf(id), home],
+    [home, subscriptionOf(id), node],
+  ];
+  const areLost = await Promise.all(pairs.map((pair) => hasLostSlot(...pair)));
+  if (!areLost.includes(true)) return;
+  // By the one without a slot, which comes last, a repeated command finds what a stopped one has left.
+  for (const [subscriber, name, publisher] of areLost[0] ? pairs.toReversed() : pairs) {
+    await unsubscribe(subscriber, name, true);
+    await dropSlot(publisher, name);
+  }
+}
+
+/** The address under which a server has subscribed; undefined if it has not. */
+const subscribedAddress = async (client: pg.ClientBase, name: string): Promise<string | undefined> =>
+  (
+    await client.query<{ address: string }>(
+      `select subconninfo as address from pg_subscription
+       where subname = $1 and subdbid = (select oid from pg_database where datname = current_database())`,
+      [name],
+    )
+  ).rows[0]?.address;
+
+interface NewNode {
+  name: string;
+  url: string;
+  /** The home, as the node reaches it. */
+  homeUrl: string;
+  /** A node that has subscribed to the home keeps the address that it has. */
+  keepsHomeUrl?: boolean;
+  onStep: (line: string) => void;
+}
+
+/**
+ * Makes a database a node: migrates it, and lets it and the home copy each other's tables. Repeating it after an error
+ * continues. If a slot was lost, as when the node was restored from a backup, both copy everything again.
  * @throws if the database is in use, or a server does not allow logical replication
  */
 export async function addNode(
   home: pg.Client,
-  { name, url, homeUrl, onStep }: { name: string; url: string; homeUrl: string; onStep: (line: string) => void },
+  { name, url, homeUrl, keepsHomeUrl = false, onStep }: NewNode,
 ): Promise<Node> {
   await requireLogical(home, 'the home');
   await withOwner(url, async (node) => {
@@ -346,15 +409,32 @@ export async function addNode(
   await migrate({ ownerUrl: url });
   onStep('node: migrated');
   await withOwner(url, async (client) => {
+    const subscription = homeSubscriptionOf(node.id);
+    const address = keepsHomeUrl ? await subscribedAddress(client, subscription) : undefined;
+    await forgetLostSlots(home, client, node.id);
     await prepareNode(client, node);
-    await subscribeAndCopy(client, homeSubscriptionOf(node.id), homeUrl, 'school_platform');
+    await subscribe(client, subscription, homeUrl, 'school_platform', 'copy_data = true', address);
+    await waitForTables(client, subscription, {});
   });
   onStep('node: has copies of the tables of the platform');
-  await subscribe(home, subscriptionOf(node.id), url, 'school_facts, school_tenants', 'copy_data = false');
+  const subscription = subscriptionOf(node.id);
+  await subscribe(home, subscription, url, 'school_tenants', 'copy_data = false');
+  // The others are new to the subscription, so their rows are copied. The directory of the home stays.
+  await home.query(
+    `alter subscription ${subscription} set publication school_facts, school_tenants with (refresh = false)`,
+  );
   await refreshCopies(home, node, Infinity);
+  await withOwner(url, sendSchools);
   onStep('home: copies schools, usage, subscriptions, audit entries and facts of the node');
   await home.query(`update platform.node set status = 'active' where id = $1 and status = 'joining'`, [node.id]);
   return findNode(home, name);
+}
+
+/** Sends the rows of the schools of a node to the home again: a restored node may have older ones than the home. */
+async function sendSchools(node: pg.Client): Promise<void> {
+  await node.query('begin; set local session_replication_role = replica');
+  await node.query('update platform.tenant set id = id where node_id is null');
+  await node.query('commit');
 }
 
 async function refuseSameDatabase(home: pg.Client, node: pg.Client): Promise<void> {
@@ -453,10 +533,20 @@ export async function refreshCopies(
       [name, missing],
     );
     // Rows from before the school moved to the node. The node has all that are still true.
-    for (const { name: table } of rows)
-      await home.query(`delete from ${table} where tenant_id in (select id from platform.tenant where node_id = $1)`, [
-        node.id,
-      ]);
+    await home.query('begin');
+    try {
+      // Without the triggers that keep audit entries from being deleted.
+      await home.query('set local session_replication_role = replica');
+      for (const { name: table } of rows)
+        await home.query(
+          `delete from ${table} where tenant_id in (select id from platform.tenant where node_id = $1)`,
+          [node.id],
+        );
+      await home.query('commit');
+    } catch (error) {
+      await home.query('rollback').catch(() => undefined);
+      throw error;
+    }
     await home.query(`alter subscription ${name} refresh publication with (copy_data = true)`);
     await waitForTables(home, name, { timeoutMs });
     return missing;

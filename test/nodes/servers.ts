@@ -1,6 +1,6 @@
 import { execFile, spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { access, appendFile, chmod, chown, mkdtemp, rm } from 'node:fs/promises';
+import { access, appendFile, chmod, chown, mkdtemp, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -49,12 +49,18 @@ const call = async (program: string, args: string[]) =>
 export const serverUrl = ({ port }: TestServer, database: string): string =>
   `postgres://postgres@127.0.0.1:${String(port)}/${database}`;
 
-/** Creates a cluster and starts it. */
-export async function createServer(): Promise<TestServer> {
+/** An empty folder for a cluster. */
+async function createFolder(): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'school-node-'));
   const owner = await account();
   if (owner) await chown(folder, owner.uid, owner.gid);
   await chmod(folder, 0o700);
+  return folder;
+}
+
+/** Creates a cluster and starts it. */
+export async function createServer(): Promise<TestServer> {
+  const folder = await createFolder();
   await call('initdb', ['-D', folder, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--locale=C.UTF-8', '--no-sync']);
   const server = { folder, port: await freePort() };
   await appendFile(
@@ -82,6 +88,22 @@ export async function startServer({ folder }: TestServer): Promise<void> {
 /** Stops a server at once, like a crash. */
 export async function stopServer({ folder }: TestServer): Promise<void> {
   await call('pg_ctl', ['-D', folder, '-m', 'immediate', '-w', 'stop']);
+}
+
+/** Makes a backup of a running server. @returns its folder */
+export async function backUp({ port }: TestServer): Promise<string> {
+  const folder = await createFolder();
+  const connection = ['-h', '127.0.0.1', '-p', String(port), '-U', 'postgres'];
+  await call('pg_basebackup', [...connection, '-D', folder, '-c', 'fast', '--no-sync']);
+  return folder;
+}
+
+/** Replaces the data of a server by those of a backup. */
+export async function restore(server: TestServer, backup: string): Promise<void> {
+  await stopServer(server);
+  await rm(server.folder, { recursive: true });
+  await rename(backup, server.folder);
+  await startServer(server);
 }
 
 /** Sends a signal to all processes of a server. */
