@@ -1,5 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
+import { classify } from './errors.ts';
 import { migrate } from './migrate.ts';
 import { answerTimeoutMs, requireAnswer, withOwner, withOwnerInTime } from './pool.ts';
 
@@ -455,6 +456,7 @@ async function missingCopies(home: pg.ClientBase, { id, url }: Pick<Node, 'id' |
        where pubname in ('school_facts', 'school_tenants')`,
     ),
   );
+  if (published.rows.length === 0) throw new Error('The node publishes no tables. Repeat: school node add');
   const { rows } = await home.query<{ name: string }>(
     `select p.name
      from unnest($2::text[]) p (name)
@@ -469,10 +471,15 @@ async function missingCopies(home: pg.ClientBase, { id, url }: Pick<Node, 'id' |
   return rows.map(({ name }) => name);
 }
 
-/** @throws if the home does not copy all tables of a node: rows of a school that moves could be lost there */
+/**
+ * @throws if the home does not copy all tables of a node: rows of a school that moves could be lost there. Also if the
+ *   node is being removed
+ */
 export async function requireCopies(home: pg.ClientBase, nodeId: number): Promise<void> {
   const node = (await readNodes(home)).find(({ id }) => id === nodeId);
-  if (node && (await missingCopies(home, node)).length > 0)
+  if (!node || node.status === 'joining')
+    throw new Error(`The node ${node?.name ?? String(nodeId)} is being removed, or has not joined yet.`);
+  if ((await missingCopies(home, node)).length > 0)
     throw new Error(`The home does not copy all tables of ${node.name} yet. Run: school node refresh ${node.name}`);
 }
 
@@ -561,12 +568,65 @@ export async function setDraining(home: pg.Client, name: string, isDraining: boo
   await home.query('update platform.node set status = $2 where id = $1', [node.id, isDraining ? 'draining' : 'active']);
 }
 
+/** Whether nobody answers under the address of a node, or a database that is not this node. @throws if it is uncertain */
+async function isLostNode({ name, url }: Pick<Node, 'name' | 'url'>): Promise<boolean> {
+  try {
+    const { rowCount } = await withOwnerInTime(url, answerTimeoutMs, (node) =>
+      node.query('select from platform.node where is_this and name = $1', [name]),
+    );
+    return rowCount === 0;
+  } catch (error) {
+    // A server that refuses a connection exists. It is lost if it has no such database, or one without the table.
+    if (error instanceof pg.DatabaseError && ['3D000', '42P01'].includes(error.code ?? '')) return true;
+    if (!(error instanceof pg.DatabaseError) && classify(error).apiError?.error === 'unavailable') return true;
+    throw error;
+  }
+}
+
+/**
+ * The schools in the database of a node that is to be removed: those that were purged, and the others.
+ * @throws if a move to or from the node is not finished or not confirmed
+ */
+async function schoolsToLeave(node: pg.Client, name: string): Promise<{ purged: string[]; others: string[] }> {
+  const { rows: moving } = await node.query<{ id: string }>(
+    `select distinct substring(m.name from '^school_move_(\\d+)') as id
+     from (
+       select subname as name from pg_subscription
+       where subdbid = (select oid from pg_database where datname = current_database())
+       union all
+       select slot_name from pg_replication_slots where database = current_database()
+     ) m
+     where m.name like 'school\\_move\\_%'
+     order by 1`,
+  );
+  if (moving.length > 0)
+    throw new Error(
+      `Moves to or from the node ${name} are not finished: those of the schools ${moving.map(({ id }) => id).join(', ')}. ` +
+        'Repeat them, or give them up with --cancel, first: school tenant move',
+    );
+  const { rows: retained } = await node.query<{ name: string }>(
+    `select nspname as name from pg_namespace where nspname like 'moved\\_tenant\\_%'`,
+  );
+  if (retained.length > 0)
+    throw new Error(
+      `The node ${name} has kept the tables of ${String(retained.length)} schools that were moved. Confirm these ` +
+        'moves first: school tenant move <school> --confirm',
+    );
+  const { rows } = await node.query<{ id: string; is_purged: boolean }>(
+    `select id, status = 'deleted' and schema_version = 0 and to_regnamespace('tenant_' || id) is null as is_purged
+     from platform.tenant
+     order by id`,
+  );
+  const ids = (isPurged: boolean) => rows.filter(({ is_purged }) => is_purged === isPurged).map(({ id }) => id);
+  return { purged: ids(true), others: ids(false) };
+}
+
 /**
  * Removes a node that has no schools besides purged ones. Its database stays. Purged schools belong to the home then, so
- * that their files are imported there.
+ * that their files are imported there. Waits while a school that moves from or to the node is closed.
  * @param options.isLost  the server no longer exists
  * @param options.deletesSchools  marks all schools of the lost server as purged, and removes its reservations
- * @throws if it has other schools, also deleted ones
+ * @throws if it has other schools, also deleted ones, or a move to it is not finished
  */
 export async function removeNode(
   home: pg.Client,
@@ -574,66 +634,63 @@ export async function removeNode(
   { isLost = false, deletesSchools = false } = {},
 ): Promise<void> {
   const { id, url } = await findNode(home, name);
-  if (deletesSchools && (await withOwnerInTime(url, answerTimeoutMs, (node) => isNode(node, name)).catch(() => false)))
+  if (deletesSchools && !(await isLostNode({ name, url })))
     throw new Error(`The node ${name} answers. Move its schools to other servers instead.`);
-  const purged = isLost
-    ? []
-    : await withOwner(url, async (node) => {
-        const { rows: retained } = await node.query<{ name: string }>(
-          `select nspname as name from pg_namespace where nspname like 'moved\\_tenant\\_%'`,
+  // A move that has only begun finds that the node no longer takes part before it closes its school.
+  await withCopies(home, [id], 'exclusive', async () => {
+    const { purged, others } = isLost
+      ? { purged: [], others: [] }
+      : await withOwnerInTime(url, answerTimeoutMs, (node) => schoolsToLeave(node, name));
+    await home.query('begin');
+    try {
+      // No new schools from now on. Repeating the command continues.
+      await home.query('select from platform.node where id = $1 for update', [id]);
+      await home.query(`update platform.node set status = 'joining' where id = $1`, [id]);
+      if (deletesSchools) {
+        await home.query('delete from platform.tenant t where t.node_id = $1 and core.is_reserved(t)', [id]);
+        await home.query(
+          `select set_config('app.actor_email', 'command line', true),
+             core.audit('tenant.purge', 'tenant', id, id, core.diff(null, jsonb_build_object('node', $2::text)))
+           from platform.tenant where node_id = $1`,
+          [id, name],
         );
-        if (retained.length > 0)
-          throw new Error(
-            `The node ${name} has kept the tables of ${String(retained.length)} schools that were moved. Confirm these ` +
-              'moves first: school tenant move <school> --confirm',
-          );
-        const { rows } = await node.query<{ id: string }>(
-          `select id from platform.tenant
-           where status = 'deleted' and schema_version = 0 and to_regnamespace('tenant_' || id) is null`,
+        await home.query(
+          `update platform.tenant set status = 'deleted', deleted_at = now() where node_id = $1 and status <> 'deleted'`,
+          [id],
         );
-        return rows.map((row) => row.id);
-      });
-  await home.query('begin');
-  try {
-    // No new schools from now on. Repeating the command continues.
-    await home.query('select from platform.node where id = $1 for update', [id]);
-    await home.query(`update platform.node set status = 'joining' where id = $1`, [id]);
-    if (deletesSchools) {
-      await home.query('delete from platform.tenant t where t.node_id = $1 and core.is_reserved(t)', [id]);
+      }
       await home.query(
-        `select set_config('app.actor_email', 'command line', true),
-           core.audit('tenant.purge', 'tenant', id, id, core.diff(null, jsonb_build_object('node', $2::text)))
-         from platform.tenant where node_id = $1`,
-        [id, name],
+        `update platform.tenant set schema_version = 0, node_id = null where node_id = $1 and ($3 or id = any ($2))`,
+        [id, purged, deletesSchools],
       );
-      await home.query(
-        `update platform.tenant set status = 'deleted', deleted_at = now() where node_id = $1 and status <> 'deleted'`,
-        [id],
-      );
+      const { schools, reserved } = await findNode(home, name);
+      if (schools + reserved > 0)
+        throw new Error(
+          `The node ${name} has ${String(schools)} schools and ${String(reserved)} reserved ones. Deleted schools ` +
+            'count until they are purged: restore and move them, or wait for their purge.',
+        );
+      if (others.length > 0)
+        throw new Error(
+          `The node ${name} has copies of the schools ${others.join(', ')}, which the directory has elsewhere. Give ` +
+            `their moves up first: school tenant move <school> ${name} --cancel`,
+        );
+      await home.query('commit');
+    } catch (error) {
+      await home.query('rollback').catch(() => undefined);
+      throw error;
     }
-    await home.query(
-      `update platform.tenant set schema_version = 0, node_id = null where node_id = $1 and ($3 or id = any ($2))`,
-      [id, purged, deletesSchools],
-    );
-    const { schools, reserved } = await findNode(home, name);
-    if (schools + reserved > 0)
-      throw new Error(
-        `The node ${name} has ${String(schools)} schools and ${String(reserved)} reserved ones. Deleted schools ` +
-          'count until they are purged: restore and move them, or wait for their purge.',
-      );
-    await home.query('commit');
-  } catch (error) {
-    await home.query('rollback').catch(() => undefined);
-    throw error;
-  }
-  await unsubscribe(home, subscriptionOf(id), isLost);
-  if (isLost) await dropSlot(home, homeSubscriptionOf(id));
-  else
+  });
+  await unsubscribe(home, subscriptionOf(id), true);
+  if (!isLost)
     await withOwner(url, async (node) => {
-      await unsubscribe(node, homeSubscriptionOf(id));
-      await node.query('drop publication if exists school_facts, school_tenants');
+      await dropSlot(node, subscriptionOf(id));
+      await unsubscribe(node, homeSubscriptionOf(id), true);
+      // Together: a node that publishes nothing would look like one whose tables the home has copied.
+      await node.query('begin; drop publication if exists school_facts, school_tenants');
       await node.query('delete from platform.node');
+      await node.query('commit');
     });
+  await dropSlot(home, homeSubscriptionOf(id));
   await home.query('delete from platform.node where id = $1', [id]);
 }
 

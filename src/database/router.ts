@@ -93,6 +93,6 @@ export async function removeRouter(home: pg.Client, name: string, url: string | 
     subscriptionOf(name),
   ]);
   if (rowCount === 0) throw new Error(`There is no router ${name}.`);
-  if (url !== undefined) await withOwner(url, (client) => unsubscribe(client, subscriptionOf(name)));
-  else await dropSlot(home, subscriptionOf(name));
+  if (url !== undefined) await withOwner(url, (client) => unsubscribe(client, subscriptionOf(name), true));
+  await dropSlot(home, subscriptionOf(name));
 }
