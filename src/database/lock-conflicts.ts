@@ -6,7 +6,7 @@ const maxAttempts = 20;
 const retryDelayMs = 500;
 
 /** Whether an error, or the error that caused it, is a lock conflict. */
-function isLockConflict(error: unknown): boolean {
+export function isLockConflict(error: unknown): boolean {
   if (!Error.isError(error)) return false;
   return ('code' in error && lockConflict.test(String(error.code))) || isLockConflict(error.cause);
 }

@@ -1,7 +1,18 @@
 import pg from 'pg';
 import { switchToRole } from '../domain/role-settings.ts';
 import { sqlFile } from './install.ts';
-import { connectionOptions, connectionString, dropSlot, readNodes, subscribeAndCopy, unsubscribe } from './nodes.ts';
+import { isLockConflict } from './lock-conflicts.ts';
+import {
+  connectionOptions,
+  connectionString,
+  dropSlot,
+  hasSubscription,
+  hasSlot,
+  type Node,
+  readNodes,
+  subscribeAndCopy,
+  unsubscribe,
+} from './nodes.ts';
 import { withOwner } from './pool.ts';
 
 /** The subscription of a router to the directory. Each router needs a slot of its own at home. */
@@ -41,9 +52,52 @@ async function copyOperations(home: pg.Client, client: pg.Client): Promise<void>
   ]);
 }
 
+/** How long the requests that are running may keep a new version of a router waiting. */
+const lockTimeoutSeconds = 3;
+
+/** Installs a router in one transaction. @throws if requests lock its tables for too long */
+async function install(home: pg.Client, client: pg.Client, homeUrl: string, nodes: Node[]): Promise<void> {
+  await client.query('begin');
+  try {
+    await client.query("select set_config('school.role_settings', '{}', true)");
+    await client.query((await sqlFile('db/roles.sql')).text);
+    await client.query('create extension if not exists plproxy; create schema if not exists platform');
+    await client.query(
+      'create table if not exists platform.tenant (id bigint primary key, subdomain text not null unique, node_id bigint)',
+    );
+    // New requests wait for this statement too.
+    await client.query(`set local lock_timeout = '${String(lockTimeoutSeconds)}s'`);
+    await client.query('drop schema if exists core cascade; create schema core');
+    const { rows: servers } = await client.query<{ srvname: string }>('select srvname from pg_foreign_server');
+    for (const { srvname } of servers) await client.query(`drop server ${client.escapeIdentifier(srvname)} cascade`);
+    await defineServer(client, 'home', homeUrl);
+    for (const node of nodes) await defineServer(client, `node_${String(node.id)}`, node.url);
+    await copyOperations(home, client);
+    await client.query((await sqlFile('db/router/router.sql')).text);
+    await client.query('commit');
+  } catch (error) {
+    await client.query('rollback').catch(() => undefined);
+    throw error;
+  }
+}
+
+/** Ends the requests that have kept `install` waiting for all of its time: those that wait for a silent server. */
+const endLongRequests = (client: pg.Client) =>
+  client.query(
+    `select pg_terminate_backend(a.pid, 5000)
+     from pg_stat_activity a
+     where a.pid <> pg_backend_pid() and a.xact_start < clock_timestamp() - make_interval(secs => $1)
+       and exists (
+         select from pg_locks l
+         join pg_class c on c.oid = l.relation and c.relnamespace = to_regnamespace('core')
+         where l.pid = a.pid and l.granted
+           and l.database = (select oid from pg_database where datname = current_database()))`,
+    [lockTimeoutSeconds],
+  );
+
 /**
  * Creates a router in an empty database, or brings an existing one up to date with the nodes and the version of the
- * home. Requests that arrive meanwhile wait.
+ * home. Requests that arrive meanwhile wait. Those that have waited for a server for some seconds are ended.
  * @param name  unique among the routers of this home
  * @param homeUrl  the home, as the router reaches it
  */
@@ -64,22 +118,21 @@ export async function createRouter(
     if (rows[0]?.is_used) throw new Error('This database is in use. A router needs an empty one.');
     if (!rows[0]?.is_available)
       throw new Error('PL/Proxy is not installed on the server of the router (postgresql-15-plproxy in Debian).');
-    await client.query('begin');
-    await client.query("select set_config('school.role_settings', '{}', true)");
-    await client.query((await sqlFile('db/roles.sql')).text);
-    await client.query('create extension if not exists plproxy; create schema if not exists platform');
-    await client.query(
-      'create table if not exists platform.tenant (id bigint primary key, subdomain text not null unique, node_id bigint)',
-    );
-    await client.query('drop schema if exists core cascade; create schema core');
-    const { rows: servers } = await client.query<{ srvname: string }>('select srvname from pg_foreign_server');
-    for (const { srvname } of servers) await client.query(`drop server ${client.escapeIdentifier(srvname)} cascade`);
-    await defineServer(client, 'home', homeUrl);
-    for (const node of nodes) await defineServer(client, `node_${String(node.id)}`, node.url);
-    await copyOperations(home, client);
-    await client.query((await sqlFile('db/router/router.sql')).text);
-    await client.query('commit');
-    await subscribeAndCopy(client, subscriptionOf(name), homeUrl, 'school_directory');
+    try {
+      await install(home, client, homeUrl, nodes);
+    } catch (error) {
+      if (!isLockConflict(error)) throw error;
+      await endLongRequests(client);
+      await install(home, client, homeUrl, nodes);
+    }
+    const subscription = subscriptionOf(name);
+    if (!(await hasSubscription(client, subscription)) || !(await hasSlot(home, subscription))) {
+      // The copy begins with an empty table, and without a slot that took too much WAL.
+      await unsubscribe(client, subscription, true);
+      await dropSlot(home, subscription);
+      await client.query('delete from platform.tenant');
+    }
+    await subscribeAndCopy(client, subscription, homeUrl, 'school_directory');
   });
 }
 

@@ -11,6 +11,7 @@ const [first, second] = nodes;
 if (!first || !second) throw new Error('There are no two nodes.');
 
 const { setDraining } = await import('../../src/database/nodes.ts');
+const { createRouter } = await import('../../src/database/router.ts');
 
 /** A school on this node. */
 async function schoolOn(name: string): Promise<School> {
@@ -36,6 +37,15 @@ const read = (school: School) =>
   send(service.url, { path: '/api/students', headers: { authorization: `Bearer ${school.admin.token}` } });
 const login = ({ subdomain, adminEmail: email }: School) =>
   service.anonymous.send('POST', '/api/auth/login', { body: { subdomain, email, password: testPassword } });
+/** The backends of the router that wait for a server. */
+const waiting = () =>
+  withOwner(router, async (client) => {
+    const { rows } = await client.query<{ pid: number }>(
+      `select pid from pg_locks
+       where relation = to_regclass('core.refused_server') and mode = 'AccessShareLock' and pid <> pg_backend_pid()`,
+    );
+    return rows.map(({ pid }) => pid);
+  });
 const isRefused = () =>
   withOwner(router, async (client) => {
     const { rowCount } = await client.query('select from core.refused_server where until > clock_timestamp()');
@@ -75,5 +85,27 @@ describe('a server that does not answer, and refuses no connections', () => {
     await until(async () => (await read(silent)).status === 200 || undefined);
     expect((await read(neighbor)).status).toBe(200);
     expect((await login(silent)).status).toBe(200);
+  });
+
+  test('does not keep a router from being created again, although its backends wait for the server', async () => {
+    signalServer(second.server, 'SIGSTOP');
+    try {
+      const answers = await Promise.all(Array.from({ length: 5 }, () => read(silent)));
+      expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([503]));
+      const before = await waiting();
+      expect(before.length).toBeGreaterThan(0);
+      await withOwner(service.database.url, (client) =>
+        createRouter(client, { name: 'test', url: router, homeUrl: service.database.url }),
+      );
+      const after = await waiting();
+      expect(after.filter((pid) => before.includes(pid))).toEqual([]);
+      expect((await read(near)).status).toBe(200);
+      expect((await login(near)).status).toBe(200);
+      expect((await read(silent)).status).toBe(503);
+    } finally {
+      signalServer(second.server, 'SIGCONT');
+    }
+    await until(async () => (await read(silent)).status === 200 || undefined);
+    expect((await read(neighbor)).status).toBe(200);
   });
 });
