@@ -12,6 +12,7 @@ import {
   withSharedSubscriptionLock,
 } from './nodes.ts';
 import { answerTimeoutMs, requireAnswer, withOwner, withOwnerInTime } from './pool.ts';
+import { isCopying, requireReplicationLimits } from './replication-limits.ts';
 import { homeName } from './servers.ts';
 
 /** A server that can hold a school. `id` is null for the home. */
@@ -32,7 +33,14 @@ interface MoveOptions {
   to: string;
   onStep?: (step: MoveStep) => void | Promise<void>;
   /** Called while rows are copied. */
-  onProgress?: (tables: { copied: number; total: number }) => void;
+  onProgress?: (tables: Tables) => void;
+  /** How long a move may wait without a table that was copied, or is being copied. */
+  stallTimeoutMs?: number;
+}
+
+interface Tables {
+  copied: number;
+  total: number;
 }
 
 /** How long the requests of a school that are running may keep a move waiting. New ones are refused meanwhile. */
@@ -45,6 +53,8 @@ const targetLockTimeoutMs = 5_000;
 const targetTimeoutMs = 10_000;
 /** How often the school is closed again after it could not be moved in time. */
 const maxAttempts = 30;
+/** How long the target may take until it begins to copy the next table. */
+const defaultStallTimeoutMs = 60_000;
 /** How long the routers may take to learn the new server. */
 const directoryTimeoutMs = 2_000;
 
@@ -306,6 +316,52 @@ async function requireOnlyMove(source: pg.Client, servers: Server[], to: Server,
   }
 }
 
+/** No table was copied for some time. */
+class StallError extends Error {}
+
+/**
+ * Subscribes, and waits until all tables are copied. A large one may take any time.
+ * @throws if none was copied for `stallTimeoutMs`, and none is being copied then
+ */
+async function copyTables(
+  target: pg.Client,
+  from: Server,
+  to: Server,
+  name: string,
+  { stallTimeoutMs, onProgress }: Required<Pick<MoveOptions, 'stallTimeoutMs' | 'onProgress'>>,
+): Promise<void> {
+  for (;;) {
+    let last: Tables | undefined;
+    let changedAt = performance.now();
+    try {
+      await subscribeAndCopy(target, name, from.url, name, {
+        timeoutMs: Infinity,
+        onProgress: (tables) => {
+          onProgress(tables);
+          if (tables.copied !== last?.copied) changedAt = performance.now();
+          last = tables;
+          if (tables.copied < tables.total && performance.now() - changedAt > stallTimeoutMs) throw new StallError();
+        },
+      });
+      return;
+    } catch (error) {
+      if (!(error instanceof StallError)) throw error;
+      if (await isCopying(target, name)) continue;
+      const { rows } = await target.query<{ workers: string }>(
+        "select current_setting('max_logical_replication_workers') as workers",
+      );
+      throw new Error(
+        `${to.name} has copied no table of the school for ${String(stallTimeoutMs / 1000)} s, and ` +
+          `${String((last?.total ?? 0) - (last?.copied ?? 0))} are missing. Its log has the cause. If it is "out of ` +
+          `logical replication worker slots", raise max_logical_replication_workers there, which is ` +
+          `${rows[0]?.workers ?? 'unknown'}, and restart the server; if no slot is free, max_replication_slots on ` +
+          `${from.name}. Then repeat the move.`,
+        { cause: error },
+      );
+    }
+  }
+}
+
 async function analyze(target: pg.Client, school: number): Promise<void> {
   const { rows } = await target.query<{ name: string }>('select name from core.archive_tables($1)', [school]);
   for (const { name } of rows) await target.query(`analyze ${schemaOf(school)}.${target.escapeIdentifier(name)}`);
@@ -549,7 +605,14 @@ async function requireCopyOf(source: pg.Client, target: pg.Client, to: Server, s
  */
 export async function moveSchool(
   home: pg.Client,
-  { homeUrl, school, to: targetName, onStep = () => undefined, onProgress }: MoveOptions,
+  {
+    homeUrl,
+    school,
+    to: targetName,
+    onStep = () => undefined,
+    onProgress = () => undefined,
+    stallTimeoutMs = defaultStallTimeoutMs,
+  }: MoveOptions,
 ): Promise<number | undefined> {
   return withMoveLock(home, school, async () => {
     const servers = await readServers(home, homeUrl);
@@ -574,6 +637,7 @@ export async function moveSchool(
         else {
           await checkVersions(source, target, school);
           for (const id of nodeIds) await requireCopies(home, id);
+          await requireReplicationLimits(source, target, { name, from: from.name, to: to.name });
           await publish(source, target, name, school);
           if (!(await hasSubscription(target, name)) || !(await hasSlot(source, name))) {
             // Without its slot it is that of a move that was given up with --lost, before its server came back.
@@ -582,10 +646,7 @@ export async function moveSchool(
           }
           await requireSchool(source, target, school);
           await onStep('prepared');
-          await subscribeAndCopy(target, name, from.url, name, {
-            timeoutMs: Infinity,
-            ...(onProgress && { onProgress }),
-          });
+          await copyTables(target, from, to, name, { stallTimeoutMs, onProgress });
           await analyze(target, school);
           await onStep('copied');
           closedAt = await withSharedSubscriptionLock(home, nodeIds, async () => {

@@ -40,9 +40,14 @@ async function schoolOn(name: Name): Promise<School> {
   }
 }
 
-const move = (school: School, to: Name, onStep?: (step: MoveStep) => void | Promise<void>) =>
+const move = (
+  school: School,
+  to: Name,
+  onStep?: (step: MoveStep) => void | Promise<void>,
+  options: Pick<Parameters<typeof moveSchool>[1], 'stallTimeoutMs' | 'onProgress'> = {},
+) =>
   withOwner(home, (client) =>
-    moveSchool(client, { homeUrl: home, school: school.id, to, ...(onStep ? { onStep } : {}) }),
+    moveSchool(client, { homeUrl: home, school: school.id, to, ...(onStep ? { onStep } : {}), ...options }),
   );
 const confirm = (school: School, from?: Name) =>
   withOwner(home, (client) =>
@@ -531,6 +536,140 @@ describe('a move that stops', () => {
     );
     await school.admin.get('/api/students');
     await confirm(school);
+  });
+});
+
+describe('a server without room for a move', () => {
+  /** Sets how many tables node-2 copies at the same time. */
+  const setTableWorkers = async (count: number) => {
+    await rows('node-2', `alter system set max_sync_workers_per_subscription = ${count}`);
+    await rows('node-2', 'select pg_reload_conf()');
+    await until(async () => {
+      const [now] = await rows('node-2', "select current_setting('max_sync_workers_per_subscription') as count");
+      return now?.['count'] === String(count) || undefined;
+    });
+  };
+  /** Nothing has begun, and the school is in service. */
+  const expectNothing = async (school: School, from: Name, to: Name) => {
+    expect(await schemasOn(to, school)).toEqual([]);
+    expect(await publicationsOn(from, school)).toEqual([]);
+    expect(await slotsOn(from, school)).toEqual([]);
+    await school.admin.get('/api/students');
+  };
+
+  test('as its target: the move does not begin, and names the settings, their values and what is needed', async () => {
+    const school = await schoolOn('node-1');
+    await rows('node-2', 'alter system set max_logical_replication_workers = 2');
+    await rows('node-2', 'alter system set max_worker_processes = 3');
+    await whileDown('node-2', () => Promise.resolve());
+    // The copies of the home take one.
+    await expect(move(school, 'node-2')).rejects.toThrow(
+      'The settings of the server node-2 leave no room for the move: max_logical_replication_workers is 2, and 3 is ' +
+        'needed; max_worker_processes is 3, and 4 is needed.',
+    );
+    await expectNothing(school, 'node-1', 'node-2');
+    await rows('node-2', 'alter system reset max_logical_replication_workers');
+    await rows('node-2', 'alter system reset max_worker_processes');
+    await whileDown('node-2', () => Promise.resolve());
+    await move(school, 'node-2');
+    await confirm(school);
+  });
+
+  test('as its source: the move does not begin', async () => {
+    const school = await schoolOn('node-1');
+    const [{ free } = { free: 0 }] = await rows(
+      'node-1',
+      `select current_setting('max_replication_slots')::integer - count(*)::integer as free from pg_replication_slots`,
+    );
+    await rows(
+      'node-1',
+      `select pg_create_physical_replication_slot('taken_' || n) from generate_series(2, ${String(free)}) n`,
+    );
+    try {
+      await expect(move(school, 'node-2')).rejects.toThrow(
+        'The settings of the server node-1 leave no room for the move: max_replication_slots is 10, and 11 is needed.',
+      );
+      await expectNothing(school, 'node-1', 'node-2');
+    } finally {
+      await rows(
+        'node-1',
+        "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name ~ '^taken_'",
+      );
+    }
+  });
+
+  test('that copies no table for some time: the move fails, and continues when it is repeated', async () => {
+    const school = await schoolOn('node-1');
+    await school.admin.post('/api/students', { first_name: 'Ada', last_name: unique('Moved') }, 201);
+    const before = await students(school);
+    try {
+      const stalled = move(
+        school,
+        'node-2',
+        async (step) => {
+          if (step === 'prepared') await setTableWorkers(0);
+        },
+        { stallTimeoutMs: 300 },
+      );
+      await expect(stalled).rejects.toThrow(
+        /^node-2 has copied no table of the school for 0\.3 s, and \d+ are missing\. Its log .* raise max_logical_replication_workers there, which is 20,/,
+      );
+      await expect(move(school, 'node-2')).rejects.toThrow('max_sync_workers_per_subscription is 0, and 1 is needed.');
+      expect(await students(school)).toEqual(before);
+    } finally {
+      await setTableWorkers(2);
+    }
+    await move(school, 'node-2');
+    expect(await students(school)).toEqual(before);
+    await confirm(school);
+  });
+
+  test('is not one that copies a table for long: the move goes on', async () => {
+    const school = await schoolOn('node-1');
+    const row = `insert into ${school.schema}.counter (name, value) values ('held', 1)`;
+    await rows('node-1', row);
+    let held: Awaited<ReturnType<typeof holdRow>> | undefined;
+    let [missing, changedAt] = [0, 0];
+    const moved = move(
+      school,
+      'node-2',
+      async (step) => {
+        // The copy of the table waits for this row.
+        if (step === 'prepared') held = await holdRow('node-2', row);
+      },
+      {
+        stallTimeoutMs: 500,
+        onProgress({ copied, total }) {
+          if (total - copied !== missing) [missing, changedAt] = [total - copied, performance.now()];
+        },
+      },
+    );
+    // All others are copied meanwhile.
+    const waited = until(() => (missing === 1 && performance.now() - changedAt > 700) || undefined);
+    await Promise.race([waited, moved]);
+    await held?.release();
+    expect(missing).toBe(1);
+    await moved;
+    await confirm(school);
+  });
+
+  test('is what `school doctor` warns of', async () => {
+    const check = (name: Name, wanted: number) =>
+      rows(name, `select level, what, remedy from core.check_replication_workers(${wanted})`);
+    expect(await check('home', 3)).toEqual([]);
+    expect(await check('node-2', 18)).toEqual([]);
+    expect(await check('node-2', 20)).toEqual([
+      {
+        level: 'warning',
+        what: 'max_logical_replication_workers is 20, and subscriptions take 1 of them: 19 are left, fewer than 20.',
+        remedy: 'alter system set max_logical_replication_workers = 21; -- then restart the server',
+      },
+      {
+        level: 'warning',
+        what: 'max_worker_processes is 20, and subscriptions take 2 of them: 18 are left, fewer than 20.',
+        remedy: 'alter system set max_worker_processes = 22; -- then restart the server',
+      },
+    ]);
   });
 });
 
