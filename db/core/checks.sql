@@ -522,6 +522,28 @@ create function core.check_replication(p_max_bytes bigint default 1000000000) re
 comment on function core.check_replication is
   'A slot without a reader fills the disk with WAL. A replica that is behind shows old data.';
 
+create function core.check_replication_workers(p_wanted integer default 3) returns setof core.finding
+  language sql stable set search_path = pg_catalog, pg_temp as $$
+    select 'warning', format('%s is %s, and subscriptions take %s of them: %s are left, fewer than %s.', l.name,
+        l.value, l.taken, greatest(l.value - l.taken, 0), p_wanted),
+      format('alter system set %s = %s; -- then restart the server', l.name, l.taken + p_wanted), false
+    from (
+      -- Of all databases of the server. A move needs those that should be left.
+      select count(*) filter (where subname !~ '^school_move_') as workers,
+        bool_or(subdbid = (select oid from pg_database where datname = current_database())) as is_subscriber
+      from pg_subscription
+      where subenabled
+    ) s
+    cross join lateral (values
+      ('max_logical_replication_workers', current_setting('max_logical_replication_workers')::integer, workers),
+      -- The launcher of the workers is one of them.
+      ('max_worker_processes', current_setting('max_worker_processes')::integer, workers + 1)) l (name, value, taken)
+    where s.is_subscriber and l.value - l.taken < p_wanted
+  $$;
+comment on function core.check_replication_workers is
+  'A school that moves here needs one worker for its changes and up to two for its tables. Without a free one, nothing '
+  'is copied, and only the log of the server says so.';
+
 create function core.check_queue(p_waiting interval default '10 minutes') returns setof core.finding
   language sql stable set search_path = pg_catalog, pg_temp as $$
     select 'error', 'No worker is running: jobs are not processed.', 'npm start -- --only worker', false
