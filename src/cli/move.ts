@@ -71,7 +71,7 @@ export const tenantMove = (
 
 /**
  * `school rebalance`: moves schools until the nodes have as many each, and those that are drained have none.
- * @returns the exit code: `failed` if a school could not be moved
+ * @returns the exit code: `failed` if a school could not be moved, or a node does not answer; also in a plan
  */
 export const rebalance = (
   config: Config,
@@ -79,7 +79,7 @@ export const rebalance = (
 ): Promise<number> =>
   withHome(config, async (home, url) => {
     const homeUrl = options.homeUrl ?? url;
-    const { moves, counts } = await planMoves(home, options.includeHome === true);
+    const { moves, counts, unreachable, stranded } = await planMoves(home, options.includeHome === true);
     const failed: { school: number; error: string }[] = [];
     if (!options.json) {
       process.stdout.write(
@@ -88,7 +88,14 @@ export const rebalance = (
           counts.map(({ name, before, after }) => [name, before, after]),
         ),
       );
-      print(moves.length === 0 ? 'Nothing has to move.' : `${counted(moves.length, 'school')} to move.`);
+      for (const name of unreachable) print(`${name} does not answer. Its schools stay there, and it gets no others.`);
+      if (stranded > 0)
+        print(
+          `There is no active node that answers, so drained nodes keep ${counted(stranded, 'school')}. Add a node, or ` +
+            'move them home with --include-home.',
+        );
+      else print(moves.length === 0 ? 'Nothing has to move.' : `${counted(moves.length, 'school')} to move.`);
+      if (options.dryRun) for (const { subdomain, from, to } of moves) print(`${subdomain}: ${from} → ${to}`);
     }
     if (!options.dryRun && moves.length > 0) {
       await confirm(`This moves ${counted(moves.length, 'school')}`, options.yes);
@@ -112,8 +119,10 @@ export const rebalance = (
       print(
         JSON.stringify({
           counts,
+          unreachable,
+          stranded,
           moves: moves.map((move) => ({ ...move, error: failed.find(({ school }) => school === move.school)?.error })),
         }),
       );
-    return failed.length > 0 ? exitCodes.failed : exitCodes.done;
+    return failed.length + unreachable.length + stranded > 0 ? exitCodes.failed : exitCodes.done;
   });

@@ -811,15 +811,21 @@ interface PlannedMove {
   to: string;
 }
 
+interface Plan {
+  moves: PlannedMove[];
+  counts: { name: string; before: number; after: number }[];
+  /** The nodes that do not answer. No school moves from or to them. */
+  unreachable: string[];
+  /** How many schools stay on drained nodes that answer, because no active node answers. */
+  stranded: number;
+}
+
 /**
  * The moves after which the active nodes have the same number of schools, give or take one, and those that are being
  * drained have none.
  * @param includesHome  whether the home takes part like an active node
  */
-export async function planMoves(
-  home: pg.Client,
-  includesHome: boolean,
-): Promise<{ moves: PlannedMove[]; counts: { name: string; before: number; after: number }[] }> {
+export async function planMoves(home: pg.Client, includesHome: boolean): Promise<Plan> {
   const { rows } = await home.query<{ id: number; subdomain: string; node: string }>(
     `select t.id::double precision as id, t.subdomain, coalesce(n.name, $1) as node
      from platform.tenant t
@@ -828,17 +834,22 @@ export async function planMoves(
      order by t.id`,
     [homeName],
   );
-  const nodes = (await readNodes(home)).filter(({ status }) => status !== 'joining');
+  const nodes = await Promise.all(
+    (await readNodes(home))
+      .filter(({ status }) => status !== 'joining')
+      .map(async (node) => ({ ...node, isReachable: await answers(node) })),
+  );
   const servers = [
-    ...(includesHome ? [{ name: homeName, isDrained: false }] : []),
-    ...nodes.map(({ name, status }) => ({ name, isDrained: status === 'draining' })),
+    ...(includesHome ? [{ name: homeName, isDrained: false, isReachable: true }] : []),
+    ...nodes.map(({ name, status, isReachable }) => ({ name, isDrained: status === 'draining', isReachable })),
   ].map((server) => ({ ...server, schools: rows.filter(({ node }) => node === server.name) }));
   const before = new Map(servers.map(({ name, schools }) => [name, schools.length]));
+  const reachable = servers.filter(({ isReachable }) => isReachable);
   const moves: PlannedMove[] = [];
   for (;;) {
-    const active = servers.filter(({ isDrained }) => !isDrained).sort((a, b) => a.schools.length - b.schools.length);
+    const active = reachable.filter(({ isDrained }) => !isDrained).sort((a, b) => a.schools.length - b.schools.length);
     const [to] = active;
-    const from = servers.find(({ isDrained, schools }) => isDrained && schools.length > 0) ?? active.at(-1);
+    const from = reachable.find(({ isDrained, schools }) => isDrained && schools.length > 0) ?? active.at(-1);
     if (!to || !from || (!from.isDrained && from.schools.length - to.schools.length <= 1)) break;
     const school = from.schools.pop();
     if (!school) break;
@@ -848,5 +859,7 @@ export async function planMoves(
   return {
     moves,
     counts: servers.map(({ name, schools }) => ({ name, before: before.get(name) ?? 0, after: schools.length })),
+    unreachable: nodes.filter(({ isReachable }) => !isReachable).map(({ name }) => name),
+    stranded: reachable.filter(({ isDrained }) => isDrained).reduce((sum, { schools }) => sum + schools.length, 0),
   };
 }
