@@ -13,7 +13,7 @@ import {
 } from './nodes.ts';
 import { answerTimeoutMs, requireAnswer, withOwner, withOwnerInTime } from './pool.ts';
 import { isCopying, requireReplicationLimits } from './replication-limits.ts';
-import { homeName } from './servers.ts';
+import { homeName, reasonOf } from './servers.ts';
 
 /** A server that can hold a school. `id` is null for the home. */
 interface Server {
@@ -70,6 +70,9 @@ const schemaOf = (school: number) => `tenant_${String(school)}`;
 /** The tables at the earlier server, until the move is confirmed. */
 const retainedSchemaOf = (school: number) => `moved_tenant_${String(school)}`;
 
+/** The command that moves a school, without the server. */
+const commandOf = (subdomain: string) => `school tenant move ${subdomain}`;
+
 /** Whether a server could not be reached. */
 const isUnreachable = (error: unknown) => classify(error).apiError?.error === 'unavailable';
 
@@ -117,20 +120,32 @@ const hasRetained = (server: Server, school: number) =>
 /**
  * The server that still has the tables of a school that was moved away from it; `current` if that is one. A server that
  * does not answer does not keep the schools of the others from moving: its tables are found when it is back.
+ * @param options.target  the server to which the school moves
  * @throws if a server of `required` does not answer, or if several have kept the tables and `current` has not
  */
 async function findRetained(
   servers: Server[],
   school: number,
-  { current, required }: { current: Server; required: Server[] },
-): Promise<Server | undefined> {
+  {
+    current,
+    required,
+    subdomain,
+    target,
+  }: { current: Server; required: Server[]; subdomain: string; target?: Server | undefined },
+): Promise<{ retained: Server | undefined; unreachable: Server[] }> {
+  const unreachable: Server[] = [];
   const found = await Promise.all(
     servers.map((server) =>
       hasRetained(server, school).catch((error: unknown) => {
         if (!isUnreachable(error)) throw error;
-        if (required.includes(server))
-          throw new Error(`The server ${server.name} does not answer: ${(error as Error).message}`, { cause: error });
-        return false;
+        unreachable.push(server);
+        if (!required.includes(server)) return false;
+        const advice =
+          server === target && server.id !== null
+            ? ` Repeat the command when it is back. If it is lost, give up the move: ${commandOf(subdomain)} ` +
+              `${server.name} --cancel --lost`
+            : '';
+        throw new Error(`The server ${server.name} does not answer: ${reasonOf(error)}.${advice}`, { cause: error });
       }),
     ),
   );
@@ -138,20 +153,25 @@ async function findRetained(
   if (retaining.length > 1 && !retaining.includes(current))
     throw new Error(
       `Several servers have kept tables of this school: ${retaining.map(({ name }) => name).join(', ')}. Find out which ` +
-        'are older, and delete them there: school tenant move <school> <server> --confirm',
+        'are older, and delete them there: ' +
+        retaining.map(({ name }) => `${commandOf(subdomain)} ${name} --confirm`).join(' or '),
     );
-  return retaining.includes(current) ? current : retaining[0];
+  return { retained: retaining.includes(current) ? current : retaining[0], unreachable };
 }
 
-/** The server in the directory. @throws if there is no such school */
-async function findServer(home: pg.ClientBase, servers: Server[], school: number): Promise<Server> {
-  const { rows } = await home.query<{ node_id: number | null }>(
-    'select node_id::integer as node_id from platform.tenant where id = $1',
+/** The subdomain and the server of a school in the directory. @throws if there is no such school */
+async function findSchool(
+  home: pg.ClientBase,
+  servers: Server[],
+  school: number,
+): Promise<{ subdomain: string; current: Server }> {
+  const { rows } = await home.query<{ subdomain: string; node_id: number | null }>(
+    'select subdomain, node_id::integer as node_id from platform.tenant where id = $1',
     [school],
   );
-  const server = rows[0] && servers.find(({ id }) => id === rows[0]?.node_id);
-  if (!server) throw new Error(`There is no school ${String(school)}, or its node has not joined.`);
-  return server;
+  const current = rows[0] && servers.find(({ id }) => id === rows[0]?.node_id);
+  if (!current) throw new Error(`There is no school ${String(school)}, or its node has not joined.`);
+  return { subdomain: rows[0]?.subdomain ?? '', current };
 }
 
 /** @throws if the servers have different releases, or the school is not at the current schema version */
@@ -300,7 +320,13 @@ async function publish(source: pg.Client, target: pg.Client, publication: string
  * Ends what moves to nodes that were removed have left on the source.
  * @throws if a move of the school to another server than `to` has begun
  */
-async function requireOnlyMove(source: pg.Client, servers: Server[], to: Server, school: number): Promise<void> {
+async function requireOnlyMove(
+  source: pg.Client,
+  servers: Server[],
+  to: Server,
+  school: number,
+  subdomain: string,
+): Promise<void> {
   const { rows } = await source.query<{ name: string }>(
     `select pubname as name from pg_publication where pubname like 'school\\_move\\_' || $1 || '\\_%' and pubname <> $2`,
     [String(school), subscriptionOf(school, to)],
@@ -309,7 +335,7 @@ async function requireOnlyMove(source: pg.Client, servers: Server[], to: Server,
     const other = servers.find((server) => subscriptionOf(school, server) === name);
     if (other)
       throw new Error(
-        `A move of the school to ${other.name} has begun. Continue it, or give it up: school tenant move <school> ` +
+        `A move of the school to ${other.name} has begun. Continue it, or give it up: ${commandOf(subdomain)} ` +
           `${other.name} --cancel`,
       );
     await endPublication(source, name, true);
@@ -586,13 +612,19 @@ const isOpenOn = async (client: pg.Client, school: number) =>
     .rowCount === 1;
 
 /** @throws unless a move that has closed the school has copied it to this server, and was not partly undone */
-async function requireCopyOf(source: pg.Client, target: pg.Client, to: Server, school: number): Promise<void> {
+async function requireCopyOf(
+  source: pg.Client,
+  target: pg.Client,
+  to: Server,
+  school: number,
+  subdomain: string,
+): Promise<void> {
   const name = subscriptionOf(school, to);
   const isCopied =
     (await isOpenOn(target, school)) || ((await hasPublication(source, name)) && (await hasSubscription(target, name)));
   if (!isCopied || !(await hasSchema(target, schemaOf(school))))
     throw new Error(
-      `The school is closed, and ${to.name} has no copy of it. Open it where it was: school tenant move <school> ` +
+      `The school is closed, and ${to.name} has no copy of it. Open it where it was: ${commandOf(subdomain)} ` +
         `${to.name} --cancel`,
     );
 }
@@ -618,12 +650,17 @@ export async function moveSchool(
     const servers = await readServers(home, homeUrl);
     const to = servers.find(({ name }) => name === targetName);
     if (!to) throw new Error(`There is no node ${targetName}, or it is still joining.`);
-    const current = await findServer(home, servers, school);
-    const retained = await findRetained(servers, school, { current, required: [current, to] });
+    const { current, subdomain } = await findSchool(home, servers, school);
+    const { retained } = await findRetained(servers, school, {
+      current,
+      required: [current, to],
+      subdomain,
+      target: to,
+    });
     const from = current === to ? retained : current;
     if (!from) throw new Error(`The school is on ${targetName} already.`);
     if (retained && retained !== from)
-      throw new Error('An earlier move of the school is not confirmed. Run: school tenant move <school> --confirm');
+      throw new Error(`An earlier move of the school is not confirmed. Run: ${commandOf(subdomain)} --confirm`);
     const isClosed = retained === from;
     const nodeIds = [from, to].flatMap(({ id }) => id ?? []);
 
@@ -632,8 +669,8 @@ export async function moveSchool(
         await Promise.all([source, target].map(enableKeepalive));
         let closedAt: number | undefined;
         const name = subscriptionOf(school, to);
-        await requireOnlyMove(source, servers, to, school);
-        if (isClosed) await requireCopyOf(source, target, to, school);
+        await requireOnlyMove(source, servers, to, school, subdomain);
+        if (isClosed) await requireCopyOf(source, target, to, school, subdomain);
         else {
           await checkVersions(source, target, school);
           for (const id of nodeIds) await requireCopies(home, id);
@@ -698,19 +735,29 @@ export async function confirmMove(
 ): Promise<void> {
   return withMoveLock(home, school, async () => {
     const servers = await readServers(home, homeUrl);
-    const current = await findServer(home, servers, school);
+    const { current, subdomain } = await findSchool(home, servers, school);
     const named = servers.filter(({ name }) => name === sourceName);
-    const retained = await findRetained(sourceName === undefined ? servers : named, school, {
+    const { retained, unreachable } = await findRetained(sourceName === undefined ? servers : named, school, {
       current,
       required: [current, ...named],
+      subdomain,
     });
     if (!retained && sourceName !== undefined) throw new Error(`${sourceName} has kept no tables of this school.`);
+    if (!retained && unreachable.length > 0)
+      throw new Error(
+        `No server that answers has kept tables of this school. These do not answer: ` +
+          `${unreachable.map(({ name }) => name).join(', ')}. Repeat the command when they are back.`,
+      );
     if (!retained) throw new Error('No move of this school has to be confirmed.');
     const isOpen = await withOwner(
       current.url,
       async (client) => (await isOpenOn(client, school)) && (await hasSchema(client, schemaOf(school))),
     );
-    if (retained === current || !isOpen) throw new Error('The move is not finished. Repeat: school tenant move');
+    if (retained === current)
+      throw new Error(
+        `The move is not finished. Repeat it, with the server to which the school moves: ${commandOf(subdomain)}`,
+      );
+    if (!isOpen) throw new Error(`The move is not finished. Repeat it: ${commandOf(subdomain)} ${current.name}`);
     await withOwner(retained.url, async (source) => {
       await withOwner(current.url, (target) => endReplication(source, target, subscriptionOf(school, current)));
       await asReplica(source, async () => {
@@ -758,14 +805,16 @@ export async function cancelMove(
 ): Promise<void> {
   return withMoveLock(home, school, async () => {
     const servers = await readServers(home, homeUrl);
-    const current = await findServer(home, servers, school);
+    const { current, subdomain } = await findSchool(home, servers, school);
     const to = servers.find(({ name }) => name === targetName);
     if (!to) throw new Error(`There is no node ${targetName}, or it is still joining.`);
     if (isLost && (to.id === null || (await answers(to))))
       throw new Error(`The server ${targetName} answers. Leave out --lost.`);
-    const retained = await findRetained(servers, school, {
+    const { retained } = await findRetained(servers, school, {
       current,
       required: isLost ? [current].filter((server) => server !== to) : [current, to],
+      subdomain,
+      target: to,
     });
     if (retained === to || (!retained && current === to))
       throw new Error(
@@ -778,7 +827,7 @@ export async function cancelMove(
       throw new Error(`The school is open on ${current.name}, which is not ${to.name}.`);
     const name = subscriptionOf(school, to);
     await withOwner(from.url, async (source) => {
-      await requireOnlyMove(source, servers, to, school);
+      await requireOnlyMove(source, servers, to, school, subdomain);
       if (isLost) {
         if (retained) await reopen(home, source, retained, school);
         await endPublication(source, name, true);

@@ -807,7 +807,7 @@ describe('the command line', () => {
     expect(JSON.parse(moved.stdout)).toMatchObject({ id: school.id, node: 'node-2' });
     expect(await run('tenant', 'move', school.subdomain, 'home')).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining('not confirmed'),
+      stderr: expect.stringContaining(`not confirmed. Run: school tenant move ${school.subdomain} --confirm`),
     });
     expect(await run('tenant', 'move', school.subdomain, 'node-2', '--confirm', '--cancel', '--yes')).toMatchObject({
       code: 1,
@@ -854,5 +854,53 @@ describe('the command line', () => {
     );
     for (const { school, to } of [...made.slice(1), ...last])
       expect(placed).toContainEqual({ id: school, node: to === 'node-1' ? 1 : 2 });
+  });
+
+  test('lists the schools that would move, and says that drained nodes keep theirs without an active one', async () => {
+    const school = await schoolOn('node-1');
+    const drain = (isDraining: boolean) =>
+      withOwner(home, async (client) => {
+        for (const { name } of nodes) await setDraining(client, name, isDraining);
+      });
+    const [{ count } = { count: 0 }] = await rows(
+      'home',
+      "select count(*)::integer as count from platform.tenant where node_id is not null and status <> 'deleted'",
+    );
+    await drain(true);
+    try {
+      const stranded = await run('rebalance', '--dry-run');
+      expect(stranded).toMatchObject({ code: 1, stdout: expect.stringContaining('There is no active node') });
+      expect(stranded.stdout).toMatch(new RegExp(`drained nodes keep ${String(count)} schools?\\. .*--include-home`));
+      expect(stranded.stdout).not.toContain('Nothing has to move');
+      const planned = await run('rebalance', '--dry-run', '--include-home');
+      expect(planned.code).toBe(0);
+      expect(planned.stdout.match(/: node-[12] → home$/gm)).toHaveLength(Number(count));
+      expect(planned.stdout).toContain(`\n${school.subdomain}: node-1 → home\n`);
+    } finally {
+      await drain(false);
+    }
+  });
+
+  test('names the servers that do not answer, and plans no moves from or to them', async () => {
+    const [moved, stays] = [await schoolOn('node-2'), await schoolOn('node-1')];
+    await move(moved, 'node-1');
+    await whileDown('node-2', async () => {
+      const { code, stdout } = await run('rebalance', '--dry-run', '--json');
+      expect(code).toBe(1);
+      expect(JSON.parse(stdout)).toMatchObject({ moves: [], unreachable: ['node-2'], stranded: 0 });
+      expect((await run('rebalance', '--dry-run')).stdout).toContain('node-2 does not answer. Its schools stay there');
+      expect(await run('tenant', 'move', stays.subdomain, 'node-2')).toMatchObject({
+        code: 1,
+        stderr: expect.stringMatching(
+          new RegExp(
+            `^The server node-2 does not answer: .*ECONNREFUSED.* school tenant move ${stays.subdomain} node-2 --cancel --lost$`,
+            'm',
+          ),
+        ),
+      });
+      await expect(confirm(moved)).rejects.toThrow('These do not answer: node-2.');
+    });
+    await confirm(moved);
+    expect(await schemasOn('node-2', moved)).toEqual([]);
   });
 });
