@@ -70,7 +70,10 @@ export function addTenantCommands(program: Command): void {
     .command('move')
     .description('move a school to another server while it is in service, or continue a move that stopped')
     .argument('<id or subdomain>')
-    .argument('[node]', 'the name of a node, or home')
+    .argument(
+      '[node]',
+      'the name of a node, or home: where the school moves; with --confirm, the earlier server whose data is deleted',
+    )
     .option('--confirm', 'delete the data of the school that the earlier server has kept')
     .option('--cancel', 'give up a move that has not opened the school on the node, and delete its copies')
     .option('--lost', 'with --cancel: the node no longer exists; the school gets what it had when it was closed')
