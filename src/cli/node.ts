@@ -1,6 +1,7 @@
 import type pg from 'pg';
 import {
   addNode,
+  findNode,
   nodeStates,
   readNodes,
   refreshCopies,
@@ -141,8 +142,13 @@ export async function nodeRemove(
   { json, lost, deleteSchools, yes }: Format & { lost?: boolean; deleteSchools?: boolean; yes?: boolean },
 ) {
   if (deleteSchools && !lost) throw new Error('--delete-schools needs --lost.');
-  if (deleteSchools) await confirm(`This deletes all schools of the node ${name}`, yes);
-  await withHome(config, (home) => removeNode(home, name, { isLost: lost, deletesSchools: deleteSchools }));
+  await withHome(config, async (home) => {
+    if (deleteSchools) {
+      const { schools } = await findNode(home, name);
+      await confirm(`This deletes ${counted(schools, 'school')} of the node ${name}`, yes);
+    }
+    await removeNode(home, name, { isLost: lost, deletesSchools: deleteSchools });
+  });
   if (json) print(JSON.stringify({ name, is_removed: true }));
   else print(`The node ${name} was removed. Update each router: school router create`);
 }

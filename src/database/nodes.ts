@@ -568,6 +568,16 @@ export async function setDraining(home: pg.Client, name: string, isDraining: boo
   await home.query('update platform.node set status = $2 where id = $1', [node.id, isDraining ? 'draining' : 'active']);
 }
 
+/**
+ * Whether the server of a node, or its database, does not exist any more, by the error of a connection. A server that
+ * refuses a connection exists.
+ */
+const isGone = (error: unknown): boolean =>
+  error instanceof pg.DatabaseError
+    ? // No such database, or one without the table.
+      ['3D000', '42P01'].includes(error.code ?? '')
+    : classify(error).apiError?.error === 'unavailable';
+
 /** Whether nobody answers under the address of a node, or a database that is not this node. @throws if it is uncertain */
 async function isLostNode({ name, url }: Pick<Node, 'name' | 'url'>): Promise<boolean> {
   try {
@@ -576,11 +586,50 @@ async function isLostNode({ name, url }: Pick<Node, 'name' | 'url'>): Promise<bo
     );
     return rowCount === 0;
   } catch (error) {
-    // A server that refuses a connection exists. It is lost if it has no such database, or one without the table.
-    if (error instanceof pg.DatabaseError && ['3D000', '42P01'].includes(error.code ?? '')) return true;
-    if (!(error instanceof pg.DatabaseError) && classify(error).apiError?.error === 'unavailable') return true;
+    if (isGone(error)) return true;
     throw error;
   }
+}
+
+/**
+ * The subdomains of the schools that other servers can put in service again when a node is lost: those that were moving
+ * to it, or whose tables the earlier server has kept. Servers that are lost too are left out.
+ */
+async function schoolsKeptElsewhere(home: pg.ClientBase, nodeId: number): Promise<string[]> {
+  const idsOn = async (server: pg.ClientBase) =>
+    (
+      await server.query<{ id: string; is_moving: boolean }>(
+        `select substring(name from '\\d+') as id, name like 'school%' as is_moving
+         from (
+           select nspname as name from pg_namespace where nspname ~ '^moved_tenant_\\d+$'
+           union all
+           select pubname from pg_publication where pubname ~ $1
+           union all
+           select slot_name from pg_replication_slots where database = current_database() and slot_name ~ $1
+         ) k`,
+        [`^school_move_\\d+_${String(nodeId)}$`],
+      )
+    ).rows;
+  const others = (await readNodes(home)).filter(({ id }) => id !== nodeId);
+  const found = await Promise.all([
+    idsOn(home),
+    ...others.map(({ url }) =>
+      withOwnerInTime(url, answerTimeoutMs, idsOn).catch((error: unknown) => {
+        if (isGone(error)) return [];
+        throw error;
+      }),
+    ),
+  ]);
+  const { rows } = await home.query<{ subdomain: string }>(
+    `select t.subdomain
+     from platform.tenant t
+     where exists (
+       select from json_to_recordset($1) k (id bigint, is_moving boolean)
+       where k.id = t.id and (k.is_moving or t.node_id = $2))
+     order by t.id`,
+    [JSON.stringify(found.flat()), nodeId],
+  );
+  return rows.map(({ subdomain }) => subdomain);
 }
 
 /**
@@ -626,7 +675,8 @@ async function schoolsToLeave(node: pg.Client, name: string): Promise<{ purged: 
  * that their files are imported there. Waits while a school that moves from or to the node is closed.
  * @param options.isLost  the server no longer exists
  * @param options.deletesSchools  marks all schools of the lost server as purged, and removes its reservations
- * @throws if it has other schools, also deleted ones, or a move to it is not finished
+ * @throws if it has other schools, also deleted ones, or a move to it is not finished; for a lost server, if another
+ *   server has kept the tables of a school
  */
 export async function removeNode(
   home: pg.Client,
@@ -641,6 +691,13 @@ export async function removeNode(
     const { purged, others } = isLost
       ? { purged: [], others: [] }
       : await withOwnerInTime(url, answerTimeoutMs, (node) => schoolsToLeave(node, name));
+    const kept = isLost ? await schoolsKeptElsewhere(home, id) : [];
+    if (kept.length > 0)
+      throw new Error(
+        `Other servers have the tables of schools that moved to the node ${name}, or were moving there. No command ` +
+          'finds these tables after its removal. Put the schools in service again first:\n' +
+          kept.map((subdomain) => `school tenant move ${subdomain} ${name} --cancel --lost`).join('\n'),
+      );
     await home.query('begin');
     try {
       // No new schools from now on. Repeating the command continues.
@@ -666,8 +723,11 @@ export async function removeNode(
       const { schools, reserved } = await findNode(home, name);
       if (schools + reserved > 0)
         throw new Error(
-          `The node ${name} has ${String(schools)} schools and ${String(reserved)} reserved ones. Deleted schools ` +
-            'count until they are purged: restore and move them, or wait for their purge.',
+          `The node ${name} has ${String(schools)} schools and ${String(reserved)} reserved ones. ` +
+            (isLost
+              ? `Restore its server from a backup, and repeat: school node add ${name} <url>. If there is no backup, ` +
+                '--delete-schools marks its schools as purged, so that their exported files can be imported.'
+              : 'Deleted schools count until they are purged: restore and move them, or wait for their purge.'),
         );
       if (others.length > 0)
         throw new Error(

@@ -2,11 +2,13 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
-import { addNode, readNodes } from '../../src/database/nodes.ts';
+import { addNode, readNodes, setDraining } from '../../src/database/nodes.ts';
 import { createRouter } from '../../src/database/router.ts';
+import { moveSchool } from '../../src/database/school-move.ts';
 import { until } from '../support/client/until.ts';
 import { freePort, startProgram } from '../support/server/processes.ts';
-import { serviceOfFile, testPassword, unique } from '../support/server/service.ts';
+import { type School, serviceOfFile, testPassword, unique } from '../support/server/service.ts';
+import { schoolOn } from './schools.ts';
 import { createServer, removeServer, type Servers, serverUrl, type TestServer } from './servers.ts';
 
 // Starts and loses a server.
@@ -75,9 +77,10 @@ test('a lost node is removed with its schools, without a slot and a subscription
   expect(await slotsLike(`^school_home_${id}$`)).toHaveLength(1);
   for (const [options, message] of [
     [[], 'ECONNREFUSED'],
-    [['--lost'], 'has 1 schools and 0 reserved ones'],
+    [['--lost'], 'has 1 schools and 0 reserved ones. Restore its server from a backup'],
+    [['--lost'], '--delete-schools'],
     [['--delete-schools', '--yes'], '--delete-schools needs --lost'],
-    [['--lost', '--delete-schools'], 'confirm with --yes'],
+    [['--lost', '--delete-schools'], 'This deletes 1 school of the node lost. Without a terminal, confirm with --yes'],
   ] as const)
     expect(await command('node', 'remove', 'lost', ...options)).toMatchObject({
       code: 1,
@@ -105,6 +108,57 @@ test('a lost node is removed with its schools, without a slot and a subscription
     `/api/platform/audit-logs?tenant_id=${kept.id}`,
   );
   expect(entries.map(({ action }) => action).slice(0, 2)).toEqual(['tenant.import', 'tenant.purge']);
+});
+
+test('a lost node is removed only when the moves to it are canceled, so that no school is purged whose tables another server has', async () => {
+  const lost = await createServer();
+  const schools: School[] = [];
+  let lostId = 0;
+  try {
+    ({ id: lostId } = await add('target', await createDatabase(lost, 'school')));
+    await withOwner(home, (client) => setDraining(client, 'target', true));
+    for (const name of ['node-1', 'home', 'node-2'] as const) schools.push(await schoolOn(service, name));
+    for (const { admin } of schools) await admin.post('/api/students', { first_name: 'Kept', last_name: 'There' }, 201);
+    class Stopped extends Error {}
+    for (const [n, { id: moved }] of schools.entries()) {
+      // The last one only begins to move.
+      const moving = withOwner(home, (client) =>
+        moveSchool(client, {
+          homeUrl: home,
+          school: moved,
+          to: 'target',
+          onStep: (step) => (n === 2 && step === 'copied' ? Promise.reject(new Stopped()) : Promise.resolve()),
+        }),
+      );
+      if (n === 2) await expect(moving).rejects.toThrow(Stopped);
+      else await moving;
+    }
+  } finally {
+    await removeServer(lost);
+  }
+  const before = await Promise.all(schools.map(({ id: moved }) => directory(moved)));
+  expect(before.flat().map(({ status, node }) => [status, node])).toEqual([
+    ['active', 'target'],
+    ['active', 'target'],
+    ['active', 'node-2'],
+  ]);
+  const cancels = schools.map(({ subdomain }) => `school tenant move ${subdomain} target --cancel --lost`);
+  for (const options of [[], ['--delete-schools', '--yes']]) {
+    const { code, stderr } = await command('node', 'remove', 'target', '--lost', ...options);
+    expect(code).toBe(1);
+    expect(stderr.split('\n').filter((line) => line.startsWith('school tenant move'))).toEqual(cancels);
+  }
+  expect(await Promise.all(schools.map(({ id: moved }) => directory(moved)))).toEqual(before);
+  for (const line of cancels) expect(await command(...line.split(' ').slice(1), '--yes')).toMatchObject({ code: 0 });
+  expect(await command('node', 'remove', 'target', '--lost')).toMatchObject({ code: 0, stderr: '' });
+  expect((await Promise.all(schools.map(({ id: moved }) => directory(moved)))).flat()).toMatchObject([
+    { status: 'active', node: 'node-1' },
+    { status: 'active', node: null },
+    { status: 'active', node: 'node-2' },
+  ]);
+  for (const { admin } of schools)
+    expect((await admin.get<{ first_name: string }[]>('/api/students')).data).toMatchObject([{ first_name: 'Kept' }]);
+  expect(await slotsLike(`_${lostId}$`)).toEqual([]);
 });
 
 test('a node whose only school is deleted is removed after its purge, and the school is imported at home', async () => {
