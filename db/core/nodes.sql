@@ -97,7 +97,7 @@ create function core.is_reserved(p_tenant platform.tenant) returns boolean langu
   return p_tenant.node_id is not null and p_tenant.status = 'deleted' and p_tenant.deleted_at is null;
 comment on function core.is_reserved is 'Whether a node has not finished the creation of this school.';
 
-create function core.node_of_new_school(p_name text) returns bigint
+create function core.node_of_new_school(p_name text, p_avoided bigint[] default '{}') returns bigint
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_id bigint := (
@@ -106,7 +106,7 @@ declare
     left join platform.tenant t on t.node_id = n.id and not (t.status = 'deleted' and t.deleted_at is not null)
     where case when p_name is null then n.status = 'active' else n.name = p_name and n.status <> 'joining' end
     group by n.id
-    order by n.unreachable_since is not null, count(t.id), n.id
+    order by n.id = any (p_avoided), n.unreachable_since is not null, count(t.id), n.id
     limit 1);
 begin
   if v_id is null and p_name is not null then
@@ -123,22 +123,34 @@ begin
 end $$;
 comment on function core.node_of_new_school is
   'The node of this name, or the active one with the fewest schools, if possible one that answered the last check of '
-  'the worker; null if there is none. It cannot be removed before the end of the transaction. Raises not_found for an '
+  'the worker; null if there is none. One of p_avoided only if there is no other. '
+  'It cannot be removed before the end of the transaction. Raises not_found for an '
   'unknown name, and unavailable if the node has just been removed.';
 
-create function core.school_reserve(p jsonb, p_node_name text default null,
+create function core.school_reserve(p jsonb, p_node_name text default null, p_avoided bigint[] default '{}',
   out id bigint, out node_id bigint, out reserved_at timestamptz)
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_reserved_on text;
 begin
   -- A creation that stopped is continued. A school that exists is refused by its node, as a conflict, unless the
   -- request repeats the one that created it.
   select t.id, t.node_id into id, node_id from platform.tenant t where t.subdomain = p ->> 'subdomain';
   if found then
+    select n.name into v_reserved_on
+      from platform.tenant t
+      join platform.node n on n.id = t.node_id
+      where t.id = school_reserve.id and core.is_reserved(t);
+    if v_reserved_on <> p_node_name then
+      perform core.fail('conflict', format(
+        'The subdomain %s is reserved on the node %s by a creation that has stopped. Repeat it without --node, or free '
+        'the subdomain: school node release', p ->> 'subdomain', v_reserved_on));
+    end if;
     -- A trigger sets the time of the reservation, so that an earlier request cannot remove what this one needs.
     update platform.tenant t set updated_at = now() where t.id = school_reserve.id and core.is_reserved(t);
     return;
   end if;
-  node_id := core.node_of_new_school(p_node_name);
+  node_id := core.node_of_new_school(p_node_name, p_avoided);
   if node_id is null then
     return;
   end if;
@@ -148,9 +160,10 @@ begin
 end $$;
 comment on function core.school_reserve is
   'Reserves id and subdomain of a new school at home, and chooses its node: the one of this name, or the active one '
-  'with the fewest schools. Until the node has created the school, nobody can log in to it. Returns null for node_id '
+  'with the fewest schools, if possible none of p_avoided. '
+  'Until the node has created the school, nobody can log in to it. Returns null for node_id '
   'if the school belongs at home, and for reserved_at if the request continues an earlier reservation. Raises '
-  'not_found for an unknown node.';
+  'not_found for an unknown node, and conflict if an earlier reservation is on another one.';
 
 create function core.school_release(p_id bigint, p_reserved_at timestamptz) returns void
   language sql security definer set search_path = pg_catalog, pg_temp as $$
@@ -189,8 +202,11 @@ begin
   v_operator := core.operator_of(p_operation, p_session_id, p_context);
   if (select runs_on from core.operation where name = p_operation) = 'new_school' then
     select * into v_school
-      from core.school_reserve(p || jsonb_build_object('plan_id', coalesce(p -> 'plan_id', p #> '{plan,id}')));
+      from core.school_reserve(
+        p || jsonb_build_object('plan_id', coalesce(p -> 'plan_id', p #> '{plan,id}')),
+        p_avoided => array(select jsonb_array_elements_text(p_context -> 'avoided_nodes')::bigint));
     return jsonb_build_object('operator', v_operator, 'id', v_school.id, 'node_id', v_school.node_id,
+      'node', (select n.name from platform.node n where n.id = v_school.node_id),
       'undo', jsonb_build_object('id', v_school.id, 'reserved_at', v_school.reserved_at));
   end if;
   select t.id, t.node_id, t.subdomain, t.updated_at
@@ -220,8 +236,9 @@ exception when others then
 end $$;
 comment on function core.prepare_at_home is
   'What happens at home before a node runs an operation of an operator: admits the operator, finds the node, and '
-  'reserves a new school or a new subdomain. Returns {operator, id?, node_id, undo} or {refusal}. node_id is null for '
-  'a school at home; undo is for core.undo_at_home.';
+  'reserves a new school or a new subdomain. `avoided_nodes` of the context are nodes that did not answer. Returns '
+  '{operator, id?, node_id, node?, undo} or {refusal}. node_id is null for a school at home; node is the name of the '
+  'node of a new school; undo is for core.undo_at_home.';
 
 create function core.undo_at_home(p_undo jsonb) returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$

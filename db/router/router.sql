@@ -254,11 +254,44 @@ comment on function core.wait_for_copies is
   'Waits until the servers that copy tables of this one have its changes, at most two seconds. A server that is not '
   'connected is not waited for.';
 
+create function core.prepare_on_node_that_answers(p_operation text, p_session_id bigint, p jsonb, p_context jsonb)
+  returns jsonb language plpgsql as $$
+declare
+  v_prepared jsonb;
+  v_avoided jsonb := '[]';
+begin
+  loop
+    v_prepared := core.remote_prepare(p_operation, p_session_id, p,
+      p_context || jsonb_build_object('avoided_nodes', v_avoided));
+    -- The node of an earlier reservation may have created the school, so there is no other node for it.
+    exit when v_prepared ->> 'node_id' is null or v_prepared #>> '{undo,reserved_at}' is null;
+    begin
+      perform core.remote_wal_position('node_' || (v_prepared ->> 'node_id'));
+      exit;
+    exception
+      when query_canceled then
+        perform core.remote_undo(v_prepared -> 'undo');
+        raise;
+      when others then
+        perform core.remote_undo(v_prepared -> 'undo');
+    end;
+    if v_avoided @> (v_prepared -> 'node_id') then
+      perform core.refuse(jsonb_build_object('code', 'S503A',
+        'message', format('The node %s does not answer. No school was created.', v_prepared ->> 'node')));
+    end if;
+    v_avoided := v_avoided || (v_prepared -> 'node_id');
+  end loop;
+  return v_prepared;
+end $$;
+comment on function core.prepare_on_node_that_answers is
+  'Runs core.prepare_at_home. If the node of a new reservation does not answer, it has surely not created the school: '
+  'the reservation is removed, and another node chosen.';
+
 create function core.call_on_node(p_operation text, p_session_id bigint, p jsonb, p_context jsonb, p_content bytea,
   out answer text, out content bytea, out version text, out id bigint, out refusal jsonb)
   language plpgsql as $$
 declare
-  v_prepared jsonb := core.remote_prepare(p_operation, p_session_id, p, p_context);
+  v_prepared jsonb := core.prepare_on_node_that_answers(p_operation, p_session_id, p, p_context);
   -- Not core.server_of: the copy of the directory may be older than the school.
   v_server text := 'node_' || (v_prepared ->> 'node_id');
   v_undo jsonb := v_prepared -> 'undo';
@@ -282,6 +315,12 @@ begin
       -- The node may have created the school before the connection ended, so a reservation stays. If the node has
       -- renamed the school, the copy of its row sets the new subdomain at home, before this or later.
       perform core.remote_undo(v_undo - 'reserved_at');
+      if v_prepared ? 'node' then
+        perform core.refuse(jsonb_build_object('code', 'S503A',
+          'message', format(
+            'The node %s did not answer. It may have created the school %s, whose subdomain stays reserved. Repeat the '
+            'request when the node answers.', v_prepared ->> 'node', p ->> 'subdomain')));
+      end if;
       raise;
     end;
     if refusal is not null then

@@ -130,7 +130,10 @@ export async function nodeRelease(config: Config, { json, olderThan }: Format & 
     unknown: 'stays reserved, because its node does not answer',
   };
   if (json) print(JSON.stringify(reservations));
-  else if (reservations.length === 0) print('No reservation is that old.');
+  else if (reservations.length === 0)
+    print(
+      `No reservation is older than ${counted(olderThan, 'minute')}. Give another age with --older-than <minutes>.`,
+    );
   else for (const { subdomain, node, outcome } of reservations) print(`${subdomain} (${node}) ${lines[outcome]}.`);
   return reservations.some(({ outcome }) => outcome === 'unknown') ? exitCodes.failed : exitCodes.done;
 }

@@ -761,51 +761,61 @@ const isUncertain = (error: unknown) =>
 /**
  * Creates a school where it belongs: at home, or on a node, with the id that the home reserves.
  * @param school  its fields, as the operation takes them
- * @param name  the node; undefined for the active one with the fewest schools, or the home if there is none
- * @throws for an unknown node. If the node refuses or cannot be reached, this call leaves nothing; if it is not certain
- *   whether the school was created, the message says so
+ * @param name  the node; undefined for the active one with the fewest schools that answers, or the home if there is none
+ * @throws for an unknown node, or another one than that of an earlier reservation. If the node refuses or cannot be
+ *   reached, this call leaves nothing; if it is not certain whether the school was created, the message says so
  */
 export async function onNodeOfNewSchool<T>(
   home: pg.Client,
-  school: object,
+  school: { subdomain: string },
   name: string | undefined,
   create: (server: pg.Client, reserved: { reserved_id?: number }) => Promise<T>,
 ): Promise<T> {
-  const { rows } = await home.query<{
-    id: number | null;
-    node: string | null;
-    url: string | null;
-    reserved_at: string | null;
-  }>(
-    `select r.id::double precision as id, n.name as node, n.url, r.reserved_at::text as reserved_at
-     from core.school_reserve($1, $2) r
-     left join platform.node n on n.id = r.node_id`,
-    [JSON.stringify(school), name ?? null],
-  );
-  const { id, node: nodeName, url, reserved_at } = rows[0] ?? {};
-  // A school at home that exists has an id and no node: creating it again is refused.
-  if (url == null || id == null) return create(home, {});
-  const release = () => home.query('select core.school_release($1, $2)', [id, reserved_at]);
-  const uncertain = (cause: unknown) =>
-    new Error(
-      'The node did not answer. It may have created the school: look at `school tenant list`. If not, the subdomain ' +
-        'stays reserved: repeat the command to continue, or remove the reservation with `school node release`.',
-      { cause },
+  /** Nodes that have not answered this call. */
+  const avoided: number[] = [];
+  for (;;) {
+    const { rows } = await home.query<{
+      id: number | null;
+      node_id: number | null;
+      node: string | null;
+      url: string | null;
+      reserved_at: string | null;
+    }>(
+      `select r.id::double precision as id, n.id::integer as node_id, n.name as node, n.url,
+         r.reserved_at::text as reserved_at
+       from core.school_reserve($1, $2, $3) r
+       left join platform.node n on n.id = r.node_id`,
+      [JSON.stringify(school), name ?? null, avoided],
     );
-  await requireAnswer(url).catch(async (cause: unknown) => {
+    const { id, node_id, node, url, reserved_at } = rows[0] ?? {};
+    // A school at home that exists has an id and no node: creating it again is refused.
+    if (url == null || id == null || node == null || node_id == null) return create(home, {});
     // An earlier call made the reservation. The node may have created its school.
-    if (reserved_at === null) throw uncertain(cause);
-    await release();
-    throw new Error(`The node ${nodeName ?? ''} does not answer. No school was created.`, { cause });
-  });
-  try {
-    return await withOwner(url, (node) => create(node, { reserved_id: id }));
-  } catch (error) {
-    if (!isUncertain(error)) {
+    const isEarlier = reserved_at === null;
+    const release = () => home.query('select core.school_release($1, $2)', [id, reserved_at]);
+    const uncertain = (cause: unknown) =>
+      new Error(
+        `The node ${node} did not answer. It may have created the school ${school.subdomain}: look at \`school tenant ` +
+          'list`. If not, the subdomain stays reserved: repeat the command to continue, or remove the reservation with ' +
+          '`school node release`.',
+        { cause },
+      );
+    const work = { hasBegun: false };
+    try {
+      await requireAnswer(url);
+      return await withOwner(url, (client) => {
+        work.hasBegun = true;
+        return create(client, { reserved_id: id });
+      });
+    } catch (error) {
+      if (work.hasBegun ? isUncertain(error) : isEarlier) throw uncertain(error);
       await release();
-      throw error;
+      if (work.hasBegun) throw error;
+      // The node has surely not got the school.
+      if (name !== undefined || avoided.includes(node_id))
+        throw new Error(`The node ${node} does not answer. No school was created.`, { cause: error });
+      avoided.push(node_id);
     }
-    throw uncertain(error);
   }
 }
 
