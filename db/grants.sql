@@ -37,6 +37,7 @@ grant execute on function
   core.readiness(),
   core.record_operation_times(text[], bigint[], bigint[], bigint[]),
   core.record_requests(bigint[], bigint[]),
+  core.schools_of_sessions(bigint[]),
   core.search_path_of(bigint),
   core.second_factor_reencrypt(text[], text[]),
   core.second_factor_secrets(text, text, integer),

@@ -82,6 +82,14 @@ comment on function core.stream_check is
   'Which of these sessions may no longer have a stream: those that have ended or expired, those of a school that is not
 active or has no notifications, and those of operators who are not admins.';
 
+create function core.schools_of_sessions(p_session_ids bigint[])
+  returns table (session_id bigint, tenant_id bigint)
+  language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select id, tenant_id from platform.session where id = any (p_session_ids);
+$$;
+comment on function core.schools_of_sessions is
+  'The schools of those of these sessions that this server knows; null for a session of an operator. For the router.';
+
 create function core.stream_system(p_session_ids bigint[], out ended bigint[], out state json)
   language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select c.ended, case when not c.ended @> p_session_ids then core.status(p_with_size => false) end

@@ -90,6 +90,14 @@ create function core.remote_stream_check(p_server text, p_session_ids bigint[]) 
   $$;
 comment on function core.remote_stream_check is 'Runs core.stream_check on one server.';
 
+create function core.remote_schools_of_sessions(p_server text, p_session_ids bigint[])
+  returns table (session_id bigint, tenant_id bigint) language plproxy as $$
+    cluster core.server_name(p_server);
+    run on any;
+    select session_id, tenant_id from core.schools_of_sessions(p_session_ids);
+  $$;
+comment on function core.remote_schools_of_sessions is 'Runs core.schools_of_sessions on one server.';
+
 create function core.remote_record_requests(p_server text, p_tenant_ids bigint[], p_requests bigint[]) returns void
   language plproxy as $$
     cluster core.server_name(p_server);
@@ -475,20 +483,38 @@ comment on function core.second_factor_reencrypt is
 create function core.stream_check(p_session_ids bigint[]) returns bigint[] language plpgsql as $$
 declare
   v_server text;
+  v_answering text[] := '{}';
+  v_have_all_answered boolean := true;
+  v_ended bigint[] := '{}';
 begin
   for v_server in select srvname from pg_foreign_server order by srvname = 'home' desc, srvname loop
     begin
       perform core.check_impersonations(v_server, p_session_ids);
       p_session_ids := core.remote_stream_check(v_server, p_session_ids);
+      v_answering := v_answering || v_server;
     exception when others then
-      -- The sessions of a server that does not answer keep their streams.
-      return '{}';
+      v_have_all_answered := false;
     end;
   end loop;
-  return p_session_ids;
+  if v_have_all_answered or p_session_ids = '{}' then
+    return p_session_ids;
+  end if;
+  -- The sessions of a server that does not answer keep their streams. So only those end whose school is on another.
+  foreach v_server in array v_answering loop
+    begin
+      v_ended := v_ended || array(
+        select session_id
+        from core.remote_schools_of_sessions(v_server, p_session_ids)
+        where core.server_of(tenant_id) = v_server);
+    exception when others then
+      null;
+    end;
+  end loop;
+  return v_ended;
 end $$;
 comment on function core.stream_check is
-  'The sessions whose streams must end, as core.stream_check of all servers; none while a server does not answer.';
+  'The sessions whose streams must end, as core.stream_check of all servers; while a server does not answer, only those '
+  'of which another server knows that they belong to it.';
 
 -- What the API may use.
 revoke all on all functions in schema core from public;
