@@ -276,16 +276,13 @@ export async function subscribeAndCopy(
 }
 
 /**
- * Drops a subscription and its slot.
- * @param isLost  leaves the slot: the other server no longer exists, or `dropSlot` follows, which also succeeds if a
- *   stopped command has left only one of both
+ * Drops a subscription, but not its slot: the other server no longer exists, or `dropSlot` follows, which also succeeds
+ * if a stopped command has left only one of both.
  */
-export async function unsubscribe(client: pg.Client, name: string, isLost = false): Promise<void> {
+export async function unsubscribe(client: pg.Client, name: string): Promise<void> {
   if (!(await hasSubscription(client, name))) return;
-  if (isLost) {
-    await client.query(`alter subscription ${name} disable`);
-    await client.query(`alter subscription ${name} set (slot_name = none)`);
-  }
+  await client.query(`alter subscription ${name} disable`);
+  await client.query(`alter subscription ${name} set (slot_name = none)`);
   await client.query(`drop subscription ${name}`);
 }
 
@@ -358,7 +355,7 @@ async function forgetLostSlots(home: pg.Client, node: pg.Client, id: number): Pr
   if (!areLost.includes(true)) return;
   // By the one without a slot, which comes last, a repeated command finds what a stopped one has left.
   for (const [subscriber, name, publisher] of areLost[0] ? pairs.toReversed() : pairs) {
-    await unsubscribe(subscriber, name, true);
+    await unsubscribe(subscriber, name);
     await dropSlot(publisher, name);
   }
 }
@@ -740,11 +737,11 @@ export async function removeNode(
       throw error;
     }
   });
-  await unsubscribe(home, subscriptionOf(id), true);
+  await unsubscribe(home, subscriptionOf(id));
   if (!isLost)
     await withOwner(url, async (node) => {
       await dropSlot(node, subscriptionOf(id));
-      await unsubscribe(node, homeSubscriptionOf(id), true);
+      await unsubscribe(node, homeSubscriptionOf(id));
       // Together: a node that publishes nothing would look like one whose tables the home has copied.
       await node.query('begin; drop publication if exists school_facts, school_tenants');
       await node.query('delete from platform.node');

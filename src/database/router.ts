@@ -128,7 +128,7 @@ export async function createRouter(
     const subscription = subscriptionOf(name);
     if (!(await hasSubscription(client, subscription)) || !(await hasSlot(home, subscription))) {
       // The copy begins with an empty table, and without a slot that took too much WAL.
-      await unsubscribe(client, subscription, true);
+      await unsubscribe(client, subscription);
       await dropSlot(home, subscription);
       await client.query('delete from platform.tenant');
     }
@@ -146,6 +146,6 @@ export async function removeRouter(home: pg.Client, name: string, url: string | 
     subscriptionOf(name),
   ]);
   if (rowCount === 0) throw new Error(`There is no router ${name}.`);
-  if (url !== undefined) await withOwner(url, (client) => unsubscribe(client, subscriptionOf(name), true));
+  if (url !== undefined) await withOwner(url, (client) => unsubscribe(client, subscriptionOf(name)));
   await dropSlot(home, subscriptionOf(name));
 }

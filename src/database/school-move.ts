@@ -555,7 +555,7 @@ async function retryClose<T>(attempt: () => Promise<T>): Promise<T> {
 /** Ends the replication of a school, also when a stopped command had only created a part of it. */
 async function endReplication(source: pg.Client, target: pg.Client, name: string): Promise<void> {
   // Without its slot, which may be gone already.
-  await unsubscribe(target, name, true);
+  await unsubscribe(target, name);
   await endPublication(source, name);
 }
 
@@ -678,7 +678,7 @@ export async function moveSchool(
           await publish(source, target, name, school);
           if (!(await hasSubscription(target, name)) || !(await hasSlot(source, name))) {
             // Without its slot it is that of a move that was given up with --lost, before its server came back.
-            await unsubscribe(target, name, true);
+            await unsubscribe(target, name);
             await prepareTarget(source, target, from, to, school);
           }
           await requireSchool(source, target, school);
@@ -843,7 +843,7 @@ export async function cancelMove(
               ? `The school is open on ${to.name}. Confirm the move, then move it back.`
               : `The school is open on ${to.name} too, but the directory names ${current.name}. Remove the node ${to.name}.`,
           );
-        await unsubscribe(target, name, true);
+        await unsubscribe(target, name);
         if (retained) await reopen(home, source, retained, school);
         await deleteCopies(target, to, school);
         // Last, because until then it keeps other moves of the school from beginning.

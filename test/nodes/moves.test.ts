@@ -380,7 +380,7 @@ describe('a move that stops', () => {
     });
     await expect(stopped).rejects.toThrow(Stopped);
     // As a cancel that was killed leaves it.
-    await withOwner(urls['node-2'], (client) => unsubscribe(client, `school_move_${school.id}_2`, true));
+    await withOwner(urls['node-2'], (client) => unsubscribe(client, `school_move_${school.id}_2`));
     await expect(move(school, 'node-2')).rejects.toThrow('The school is closed, and node-2 has no copy of it');
     await expect(cancel(school, 'home')).rejects.toThrow('A move of the school to node-2 has begun');
     await cancel(school, 'node-2');
