@@ -287,12 +287,12 @@ export async function unsubscribe(client: pg.Client, name: string): Promise<void
 }
 
 /** @throws if a database has rows of its own, or is another node. It may be this one, or have no tables yet */
-async function requireUnusedDatabase(client: pg.Client, name: string): Promise<void> {
+async function requireUnusedDatabase(client: pg.Client, node: { id: number | undefined; name: string }): Promise<void> {
   const { rows: tables } = await client.query<{ has_tables: boolean; has_nodes: boolean }>(
     `select to_regclass('platform.tenant') is not null as has_tables,
        to_regclass('platform.node') is not null as has_nodes`,
   );
-  if (tables[0]?.has_nodes && (await isNode(client, name))) return;
+  if (tables[0]?.has_nodes && (await isNode(client, node))) return;
   if (!tables[0]?.has_tables) return;
   const { rowCount } = await client.query(
     'select from platform.tenant union all select from platform.user_account limit 1',
@@ -301,13 +301,23 @@ async function requireUnusedDatabase(client: pg.Client, name: string): Promise<v
     throw new Error('This database has schools or operators of its own. A node starts with an empty database.');
 }
 
-/** Whether a database is the node of this name already. @throws if it is another node, or has nodes itself */
-async function isNode(client: pg.Client, name: string): Promise<boolean> {
-  const { rows } = await client.query<{ name: string; is_this: boolean }>('select name, is_this from platform.node');
+/**
+ * Whether a database is this node already.
+ * @param node.id  undefined if the home has no node of this name
+ * @throws if it is another node, also an earlier one of the same name, or has nodes itself
+ */
+async function isNode(client: pg.Client, { id, name }: { id: number | undefined; name: string }): Promise<boolean> {
+  const { rows } = await client.query<{ id: number; name: string; is_this: boolean }>(
+    'select id::integer as id, name, is_this from platform.node',
+  );
   const other = rows.find((row) => !row.is_this || row.name !== name);
   if (other)
     throw new Error(
       other.is_this ? `This database is already the node ${other.name}.` : 'This database has nodes itself.',
+    );
+  if (rows[0] && rows[0].id !== id)
+    throw new Error(
+      `This database was a node ${name} before, which is not the one that the home knows. Use an empty database.`,
     );
   return rows.length > 0;
 }
@@ -317,7 +327,7 @@ async function isNode(client: pg.Client, name: string): Promise<boolean> {
  * has subscribed to them already.
  */
 async function prepareNode(client: pg.Client, { id, name }: { id: number; name: string }): Promise<void> {
-  const isKnown = await isNode(client, name);
+  const isKnown = await isNode(client, { id, name });
   await client.query('begin');
   try {
     if (!(await hasSubscription(client, homeSubscriptionOf(id)))) {
@@ -393,9 +403,9 @@ export async function addNode(
   await withOwner(url, async (node) => {
     await requireLogical(node, 'the node');
     await refuseSameDatabase(home, node);
-    await requireUnusedDatabase(node, name);
     const known = (await readNodes(home)).find((each) => each.name === name);
-    if (known && known.status !== 'joining' && !(await isNode(node, name).catch(() => false)))
+    await requireUnusedDatabase(node, { id: known?.id, name });
+    if (known && known.status !== 'joining' && !(await isNode(node, known).catch(() => false)))
       throw new Error(`There is a node ${name} already, and this database is another one.`);
   });
   await home.query(`insert into platform.node (name, url) values ($1, $2) on conflict (name) do update set url = $2`, [

@@ -141,6 +141,36 @@ test('a node that refuses the connection is not lost, so its schools are not del
   expect(await replication()).toEqual(whole);
 });
 
+test('the database of a node that was removed as lost does not join again under its name', async () => {
+  const former = await createDatabase('former');
+  const addFormer = () => command('node', 'add', 'former', former);
+  expect(await addFormer()).toMatchObject({ code: 0, stderr: '' });
+  const [joined] = await query(home, "select id::integer from platform.node where name = 'former'");
+  const formerId = String(joined?.['id']);
+  try {
+    expect(await command('node', 'remove', 'former', '--lost')).toMatchObject({ code: 0, stderr: '' });
+    const refusal = {
+      code: 1,
+      stderr: expect.stringContaining('a node former before, which is not the one that the home knows. Use an empty'),
+    };
+    expect(await addFormer()).toMatchObject(refusal);
+    expect(await query(home, "select from platform.node where name = 'former'")).toEqual([]);
+    // Another database has joined under the name, or is joining.
+    for (const status of ['active', 'joining']) {
+      await query(home, `insert into platform.node (name, url, status) values ('former', 'postgres://other', $1)`, [
+        status,
+      ]);
+      expect(await addFormer()).toMatchObject(refusal);
+      expect(await query(home, "delete from platform.node where name = 'former' returning url, status")).toEqual([
+        { url: 'postgres://other', status },
+      ]);
+    }
+  } finally {
+    await dropSubscription(former, `school_home_${formerId}`);
+    await query(database, 'drop database former with (force)');
+  }
+});
+
 test('a node and a router are removed with slots whose subscriptions are gone', async () => {
   const router = await createDatabase('gone_router');
   await withOwner(home, (client) => createRouter(client, { name: 'gone', url: router, homeUrl: home }));
