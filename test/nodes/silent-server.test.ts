@@ -73,6 +73,16 @@ describe('a server that does not answer, and refuses no connections', () => {
       }
       expect((await login(silent)).status).toBe(503);
       expect((await login(near)).status).toBe(200);
+      // The router finds the school of these too.
+      expect((await login({ ...silent, subdomain: silent.subdomain.toUpperCase() })).status).toBe(503);
+      const padded = { 'X-Refresh-Token': `0${silent.id}.x` };
+      const refreshed = await send(service.url, {
+        method: 'POST',
+        path: '/api/auth/refresh',
+        body: {},
+        headers: padded,
+      });
+      expect([401, 503]).toContain(refreshed.status);
       const { data } = await service.operator.get<{ id: number }[]>(`/api/platform/tenants?search=${silent.subdomain}`);
       expect(data.map(({ id }) => id)).toEqual([silent.id]);
       expect(
