@@ -660,13 +660,13 @@ async function schoolsToLeave(node: pg.Client, name: string): Promise<{ purged: 
       `Moves to or from the node ${name} are not finished: those of the schools ${moving.map(({ id }) => id).join(', ')}. ` +
         'Repeat them, or give them up with --cancel, first: school tenant move',
     );
-  const { rows: retained } = await node.query<{ name: string }>(
-    `select nspname as name from pg_namespace where nspname like 'moved\\_tenant\\_%'`,
+  const { rows: retained } = await node.query<{ id: string }>(
+    `select substring(nspname from '\\d+') as id from pg_namespace where nspname like 'moved\\_tenant\\_%' order by 1`,
   );
   if (retained.length > 0)
     throw new Error(
-      `The node ${name} has kept the tables of ${String(retained.length)} schools that were moved. Confirm these ` +
-        'moves first: school tenant move <school> --confirm',
+      `The node ${name} has kept the tables of schools that were moved. Confirm these moves first:\n` +
+        retained.map(({ id }) => `school tenant move ${id} --confirm`).join('\n'),
     );
   const { rows } = await node.query<{ id: string; is_purged: boolean }>(
     `select id, status = 'deleted' and schema_version = 0 and to_regnamespace('tenant_' || id) is null as is_purged
@@ -730,7 +730,7 @@ export async function removeNode(
       const { schools, reserved } = await findNode(home, name);
       if (schools + reserved > 0)
         throw new Error(
-          `The node ${name} has ${String(schools)} schools and ${String(reserved)} reserved ones. ` +
+          `Schools on the node ${name}: ${String(schools)}, reserved: ${String(reserved)}. ` +
             (isLost
               ? `Restore its server from a backup, and repeat: school node add ${name} <url>. If there is no backup, ` +
                 '--delete-schools marks its schools as purged, so that their exported files can be imported.'

@@ -77,7 +77,7 @@ test('a lost node is removed with its schools, without a slot and a subscription
   expect(await slotsLike(`^school_home_${id}$`)).toHaveLength(1);
   for (const [options, message] of [
     [[], 'ECONNREFUSED'],
-    [['--lost'], 'has 1 schools and 0 reserved ones. Restore its server from a backup'],
+    [['--lost'], ': 1, reserved: 0. Restore its server from a backup'],
     [['--lost'], '--delete-schools'],
     [['--delete-schools', '--yes'], '--delete-schools needs --lost'],
     [['--lost', '--delete-schools'], 'This deletes 1 school of the node lost. Without a terminal, confirm with --yes'],
