@@ -350,7 +350,7 @@ describe('the command line', () => {
   test('does not remove a node that has schools, and does not add a database that is in use', async () => {
     expect(await school('node', 'remove', 'node-1')).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining('has'),
+      stderr: expect.stringContaining('Schools on the node node-1: '),
     });
     expect(await school('node', 'add', 'again', nodes[0]?.url ?? '')).toMatchObject({
       code: 1,
