@@ -170,7 +170,11 @@ describe('the lock of the migration', () => {
           ),
         });
         expect(
-          await database.query("select from pg_locks where locktype = 'advisory' and objid = 7310 and classid = 0"),
+          await database.query(
+            `select from pg_locks
+             where locktype = 'advisory' and objid = 7310 and classid = 0
+               and database = (select oid from pg_database where datname = current_database())`,
+          ),
         ).toEqual([]);
       } finally {
         server.close();
