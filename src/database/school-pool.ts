@@ -319,9 +319,9 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
     };
   }
 
-  /** Whether a claim prefers a connection: the reserved one, or one of the first others. */
+  /** Whether a claim prefers a connection: the reserved one, which would be the first, or one of the next. */
   const isPreferred = (slot: Slot, { order }: Claim, count = preferred()) =>
-    slot.isReserved || order.filter(({ isReserved }) => !isReserved).indexOf(slot) < count;
+    slot.isReserved || order.indexOf(slot) - (order[0]?.isReserved ? 1 : 0) < count;
 
   function take(slot: Slot, claim: Claim): void {
     const { school, caller } = claim;
