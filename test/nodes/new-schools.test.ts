@@ -2,7 +2,8 @@ import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
 import { setDraining } from '../../src/database/nodes.ts';
 import { until } from '../support/client/until.ts';
 import { startProgram } from '../support/server/processes.ts';
-import { serviceOfFile, testPassword, unique } from '../support/server/service.ts';
+import { serviceOfFile, testPassword } from '../support/server/service.ts';
+import { newSchool } from './schools.ts';
 import { type Servers, startServer, stopServer } from './servers.ts';
 
 // Stops a server, and starts programs.
@@ -16,14 +17,7 @@ const [, second] = nodes;
 if (!second) throw new Error('There is no second node.');
 const { server, url } = second;
 
-const input = () => ({
-  name: 'New School',
-  subdomain: unique('new').toLowerCase(),
-  contact_email: 'new@school.example',
-  plan_id: 3,
-  admin_password: testPassword,
-});
-type Input = ReturnType<typeof input>;
+type Input = ReturnType<typeof newSchool>;
 
 const command = (...args: string[]) =>
   startProgram('src/cli/main.ts', args, { DATABASE_URL: home, ADMIN_PASSWORD: testPassword }).ended;
@@ -74,7 +68,7 @@ test('a new school gets another node if the chosen one refuses the connection be
   );
   expect(chosen).toEqual([{ name: 'node-2', unreachable_since: null }]);
   await whileDown(async () => {
-    const [first, other] = [input(), input()];
+    const [first, other] = [newSchool(), newSchool()];
     expect((await byApi(first)).status).toBe(201);
     expect(await byCommand(other)).toMatchObject({ code: 0, stderr: '' });
     for (const school of [first, other]) {
@@ -89,7 +83,7 @@ test('a new school is refused, and nothing is reserved, if no node answers', asy
   await drainFirst(true);
   try {
     await whileDown(async () => {
-      const school = input();
+      const school = newSchool();
       const message = 'The node node-2 does not answer. No school was created.';
       expect(await byApi(school)).toMatchObject({ status: 503, error: 'unavailable', message });
       expect(await byCommand(school)).toMatchObject({ code: 1, stderr: expect.stringContaining(message) });
@@ -101,7 +95,7 @@ test('a new school is refused, and nothing is reserved, if no node answers', asy
 });
 
 test('a reservation of an earlier request stays while its node does not answer, and is continued on no other node', async () => {
-  const school = input();
+  const school = newSchool();
   await service.database.query('select from core.school_reserve($1)', [JSON.stringify(school)]);
   const reserved = await directory(school);
   expect(reserved).toMatchObject([{ node: 'node-2', is_reserved: true }]);

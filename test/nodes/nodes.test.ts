@@ -4,6 +4,7 @@ import type { Student as StudentSchema } from '../../src/endpoints/students.ts';
 import { until } from '../support/client/until.ts';
 import { type School, serviceOfFile, testPassword, unique } from '../support/server/service.ts';
 import { startProgram } from '../support/server/processes.ts';
+import { newSchool } from './schools.ts';
 import { type Servers, serverUrl, startServer, stopServer } from './servers.ts';
 
 type Student = OutputOf<typeof StudentSchema>;
@@ -129,15 +130,6 @@ describe('a school on a node', () => {
   });
 });
 
-/** The body that creates a school. */
-const input = () => ({
-  name: 'New School',
-  subdomain: unique('new').toLowerCase(),
-  contact_email: 'new@school.example',
-  plan_id: 3,
-  admin_password: testPassword,
-});
-
 test('a connection of the router reports no memory, which its backends on the nodes have', async () => {
   const memory = (url: string) =>
     withOwner(url, async (client) => {
@@ -221,7 +213,7 @@ describe('an operator', () => {
       withOwner(router, (client) => client.query(`alter subscription school_router_test ${action}`));
     await subscription('disable');
     try {
-      const { data: created } = await service.operator.post<{ id: number }>('/api/platform/tenants', input(), 201);
+      const { data: created } = await service.operator.post<{ id: number }>('/api/platform/tenants', newSchool(), 201);
       await service.operator.post(`/api/platform/tenants/${created.id}/suspend`, {}, 200);
       const { rows = [] } =
         (await pools[await nodeOf(created)]?.query<{ status: string }>(
@@ -237,7 +229,7 @@ describe('an operator', () => {
   test('cannot name an operator, a server or an id in the body', async () => {
     const operator = { id: 1, user_id: 1, email: 'operator@test.example', roles: ['admin'] };
     for (const forged of [{ operator }, { school: east.id }, { reserved_id: east.id }]) {
-      const refused = await service.operator.post('/api/platform/tenants', { ...input(), ...forged }, 400);
+      const refused = await service.operator.post('/api/platform/tenants', { ...newSchool(), ...forged }, 400);
       expect(refused).toMatchObject({ error: 'validation_error', details: [{ path: Object.keys(forged)[0] }] });
       const path = `/api/platform/tenants/${west.id}`;
       expect((await service.anonymous.send('PUT', path, { body: { name: 'Forged', ...forged } })).status).toBe(401);
@@ -258,21 +250,21 @@ describe('an operator', () => {
 
 describe('the creation of a school', () => {
   /** What the home does first. */
-  const reserve = (school: ReturnType<typeof input>) =>
+  const reserve = (school: ReturnType<typeof newSchool>) =>
     service.database.query<{ id: string }>('select id from core.school_reserve($1)', [JSON.stringify(school)]);
 
   test('that a node refuses leaves no reservation', async () => {
-    const refused = { ...input(), time_zone: 'Mars/Olympus' };
+    const refused = { ...newSchool(), time_zone: 'Mars/Olympus' };
     await service.operator.post('/api/platform/tenants', refused, 400);
     const left = await service.database.query('select from platform.tenant where subdomain = $1', [refused.subdomain]);
     expect(left).toEqual([]);
     expect(
-      (await service.operator.post('/api/platform/tenants', { ...input(), subdomain: west.subdomain }, 409)).error,
+      (await service.operator.post('/api/platform/tenants', { ...newSchool(), subdomain: west.subdomain }, 409)).error,
     ).toBe('conflict');
   });
 
   test('that stopped after the reservation can be repeated, and nobody can log in before that', async () => {
-    const school = input();
+    const school = newSchool();
     const [reserved] = await reserve(school);
     const login = { subdomain: school.subdomain, email: school.contact_email, password: testPassword };
     await until(async () => {
@@ -285,7 +277,7 @@ describe('the creation of a school', () => {
   });
 
   test('that continues a reservation and is refused leaves it to the request that made it', async () => {
-    const school = input();
+    const school = newSchool();
     const [reserved] = await reserve(school);
     await service.operator.post('/api/platform/tenants', { ...school, time_zone: 'Mars/Olympus' }, 400);
     expect(await reserve(school)).toEqual([reserved]);

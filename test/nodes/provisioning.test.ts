@@ -2,7 +2,8 @@ import { afterAll, afterEach, describe, expect, jest, test } from '@jest/globals
 import { nodeStates, releaseReservations } from '../../src/database/nodes.ts';
 import { until } from '../support/client/until.ts';
 import { freePort, type Program, startProgram } from '../support/server/processes.ts';
-import { serviceOfFile, testJwtSecret, testPassword, unique } from '../support/server/service.ts';
+import { serviceOfFile, testJwtSecret, testPassword } from '../support/server/service.ts';
+import { newSchool } from './schools.ts';
 import { type Servers, startServer, stopServer } from './servers.ts';
 
 // Each test starts programs and a server.
@@ -27,15 +28,6 @@ function pool(connectionString: string) {
 const rows = async (place: Place, text: string, values: unknown[] = []) =>
   (await pools[place].query<Record<string, unknown>>(text, values)).rows;
 
-/** The body that creates a school. */
-const input = () => ({
-  name: 'New School',
-  subdomain: unique('new').toLowerCase(),
-  contact_email: 'new@school.example',
-  plan_id: 3,
-  admin_password: testPassword,
-});
-
 const school = (...args: string[]) =>
   startProgram('src/cli/main.ts', args, { DATABASE_URL: home, ADMIN_PASSWORD: testPassword });
 
@@ -47,7 +39,7 @@ interface Creation {
 }
 
 /** `school tenant create` */
-function byCommand({ subdomain, name, contact_email }: ReturnType<typeof input>): Promise<Creation> {
+function byCommand({ subdomain, name, contact_email }: ReturnType<typeof newSchool>): Promise<Creation> {
   const options = ['--name', name, '--plan', '3', '--contact-email', contact_email, '--node', 'node-1', '--json'];
   const program = school('tenant', 'create', subdomain, ...options);
   programs.push(program);
@@ -58,7 +50,7 @@ function byCommand({ subdomain, name, contact_email }: ReturnType<typeof input>)
 }
 
 /** An API process of its own, and a request to it. */
-async function byApi(body: ReturnType<typeof input>): Promise<Creation> {
+async function byApi(body: ReturnType<typeof newSchool>): Promise<Creation> {
   const port = await freePort();
   const program = startProgram('src/main.ts', ['--only', 'api'], {
     ...service.settings,
@@ -157,7 +149,7 @@ async function stateOf(subdomain: string) {
  * Checks that there is a whole school or nothing. A reservation is listed, and freed by the command.
  * @returns whether there is a school
  */
-async function isWhole(body: ReturnType<typeof input>): Promise<boolean> {
+async function isWhole(body: ReturnType<typeof newSchool>): Promise<boolean> {
   // The router goes on without its client, from the home to the node.
   await isOver('router');
   await Promise.all([isOver('home'), isOver('node')]);
@@ -199,7 +191,7 @@ describe.each([
   ['the API', byApi],
 ])('a school that %s creates', (_creator, create) => {
   test.each(steps)('is whole or not there after kill -9 %s', async (_step, place, table) => {
-    const body = input();
+    const body = newSchool();
     const taken = await lock(place, table);
     const { program, report } = await create(body);
     await isBlocked(place);
@@ -212,7 +204,7 @@ describe.each([
   test.each(steps)(
     'is whole or not there, as it reports, after a crash of the node %s',
     async (_step, place, table) => {
-      const body = input();
+      const body = newSchool();
       const taken = await lock(place, table);
       const { program, report } = await create(body);
       await isBlocked(place);
@@ -228,7 +220,7 @@ describe.each([
   );
 
   test('is there after kill -9 and a crash of the node once the node has committed', async () => {
-    const body = input();
+    const body = newSchool();
     const onNode = await lock('node', 'platform.audit_log');
     const { program } = await create(body);
     await isBlocked('node');
@@ -245,7 +237,7 @@ describe.each([
 });
 
 test('a creation that is canceled on the node leaves nothing', async () => {
-  const body = input();
+  const body = newSchool();
   const taken = await lock('node', 'platform.audit_log');
   const { report } = await byCommand(body);
   await isBlocked('node');
@@ -263,7 +255,7 @@ test.each([
   [
     'a new school',
     'select from core.school_reserve($1, $2)',
-    ({ name, subdomain, contact_email, plan_id }: ReturnType<typeof input>) => ({
+    ({ name, subdomain, contact_email, plan_id }: ReturnType<typeof newSchool>) => ({
       name,
       subdomain,
       contact_email,
@@ -273,13 +265,13 @@ test.each([
   [
     'an import',
     'select from core.archive_reserve($1, $2)',
-    ({ name, subdomain, contact_email }: ReturnType<typeof input>) => ({
+    ({ name, subdomain, contact_email }: ReturnType<typeof newSchool>) => ({
       plan: 'Basic',
       tenant: { id: 987_654_321, name, subdomain, contact_email, created_at: '2020-01-02T03:04:05Z' },
     }),
   ],
 ])('%s does not get a node whose removal has begun meanwhile', async (_what, text, fields) => {
-  const body = input();
+  const body = newSchool();
   const removal = await pools.home.connect();
   try {
     // As removeNode does.
@@ -300,7 +292,7 @@ test.each([
 });
 
 test('a reservation whose node does not answer is kept', async () => {
-  const { subdomain, ...fields } = input();
+  const { subdomain, ...fields } = newSchool();
   await rows('home', 'select from core.school_reserve($1)', [JSON.stringify({ subdomain, ...fields })]);
   await stopServer(node.server);
   const kept = await school('node', 'release', '--older-than', '0').ended;

@@ -1,8 +1,17 @@
 import { setDraining } from '../../src/database/nodes.ts';
-import type { School, TestService } from '../support/server/service.ts';
+import { type School, testPassword, type TestService, unique } from '../support/server/service.ts';
 import type { Servers } from './servers.ts';
 
 export type ServerName = 'home' | 'node-1' | 'node-2';
+
+/** The body that creates a school. */
+export const newSchool = () => ({
+  name: 'New School',
+  subdomain: unique('new').toLowerCase(),
+  contact_email: 'new@school.example',
+  plan_id: 3,
+  admin_password: testPassword,
+});
 
 /** Adds a school on this server. */
 export async function schoolOn(
