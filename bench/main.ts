@@ -160,12 +160,16 @@ async function runAll(atEnd: AtEnd): Promise<string> {
         unit: 'MB',
         below: 200,
       });
-    figures.push({
-      label: 'create a school (POST /api/platform/tenants)',
-      measured: await measureProvisioning(rig, 3 * rounds),
-      unit: 'ms',
-      below: 500,
-    });
+    const provisioning = await measureProvisioning(rig, 3 * rounds);
+    figures.push(
+      {
+        label: 'create a school (POST /api/platform/tenants)',
+        measured: provisioning.request,
+        unit: 'ms',
+        below: 500,
+      },
+      { label: 'create the tables of a school in advance', measured: provisioning.tablesInAdvance, unit: 'ms' },
+    );
     const year = await measureSchoolYear(rig, rounds);
     figures.push(
       { label: 'import 5,000 students from CSV', measured: year.importing, unit: 'ms' },

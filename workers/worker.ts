@@ -14,6 +14,7 @@ import { deliver } from './tasks/deliver.ts';
 import { deliver_webhooks } from './tasks/deliver_webhooks.ts';
 import { notify_daily } from './tasks/notify_daily.ts';
 import { purge_tenants } from './tasks/purge_tenants.ts';
+import { ready_schools } from './tasks/ready_schools.ts';
 import { saved_questions } from './tasks/saved_questions.ts';
 import { send_answer } from './tasks/send_answer.ts';
 import { send_email } from './tasks/send_email.ts';
@@ -37,6 +38,7 @@ const tasks = {
   saved_questions,
   send_answer,
   check_nodes,
+  ready_schools,
 };
 
 /**
@@ -51,6 +53,7 @@ const crontab = `
 2,17,32,47 * * * * saved_questions ?fill=1d&max=3&jobKey=saved_questions&jobKeyMode=replace
 5,20,35,50 * * * * analytics ?fill=15m&max=3&jobKey=analytics&jobKeyMode=replace
 * * * * * check_nodes ?max=1&jobKey=check_nodes&jobKeyMode=replace
+* * * * * ready_schools ?max=1&jobKey=ready_schools&jobKeyMode=replace
 `;
 
 /** The advisory lock that all running workers share; /api/health/ready checks whether somebody holds it. */

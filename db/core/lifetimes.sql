@@ -83,3 +83,7 @@ create function core.one_time_token_lifetime(p_purpose text) returns interval la
     else interval '24 hours'
   end;
 comment on function core.one_time_token_lifetime is 'How long a one-time token for a purpose works.';
+
+create function core.ready_schools() returns integer language sql immutable return 2;
+comment on function core.ready_schools is
+  'For how many future schools the worker keeps tables ready. They take about 5 MB each.';

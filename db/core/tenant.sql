@@ -252,30 +252,29 @@ comment on function core.tenant_secure is
   'maintains updated_at. Can be repeated, and then changes only what is missing. A table whose comment has a line '
   '`@grants select, insert` gets only those grants.';
 
-create or replace function core.tenant_migrate(p_tenant_id bigint, p_up_to integer default null) returns integer
+create or replace function core.ready_school_drop(p_id bigint) returns void
   language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  delete from platform.ready_school where id = p_id;
+  if found then
+    execute format('drop schema if exists %I cascade', 'tenant_' || p_id);
+  end if;
+end $$;
+comment on function core.ready_school_drop is
+  'Drops the tables that were made ready for a new school with this id, if there are any. See ready-schools.sql.';
+
+create or replace function core.schema_migrate(p_tenant_id bigint, p_version integer, p_up_to integer default null)
+  returns integer language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_schema text := 'tenant_' || p_tenant_id;
   v_before text[];
-  v_version integer;
-  v_is_purged boolean;
+  v_version integer := p_version;
   v_migration record;
-  v_count integer := 0;
   v_detail text;
   v_hint text;
 begin
-  perform pg_advisory_xact_lock(core.tenant_lock_key(p_tenant_id));
-  select schema_version, status = 'deleted' and schema_version = 0 into strict v_version, v_is_purged
-    from platform.tenant where id = p_tenant_id for no key update;
-  if v_is_purged or not exists (
-    select from platform.tenant_migration where version > v_version and (p_up_to is null or version <= p_up_to)
-  ) then
-    return 0;
-  end if;
-  if v_version = 0 then
+  if p_version = 0 then
     execute format('create schema %I', v_schema);
-    -- An imported school gets the current text of each migration.
-    delete from platform.replaced_migration_tenant where tenant_id = p_tenant_id;
   end if;
   v_before := core.enter_tenant(p_tenant_id);
   -- Functions that migrations create keep this search_path, by `set search_path from current`.
@@ -283,7 +282,7 @@ begin
   for v_migration in
     select version, name, body
     from platform.tenant_migration
-    where version > v_version and (p_up_to is null or version <= p_up_to)
+    where version > p_version and (p_up_to is null or version <= p_up_to)
     order by version
   loop
     begin
@@ -296,16 +295,43 @@ begin
         detail = v_detail,
         hint = v_hint;
     end;
-    v_count := v_count + 1;
     v_version := v_migration.version;
   end loop;
   perform core.tenant_secure(p_tenant_id);
+  perform core.leave_tenant(v_before);
+  return v_version;
+end $$;
+comment on function core.schema_migrate is
+  'Applies the tenant migrations after p_version to the schema of a school, up to p_up_to or all of them, and secures '
+  'its tables. Creates the schema if p_version is 0. Returns the version that it has then.';
+
+create or replace function core.tenant_migrate(p_tenant_id bigint, p_up_to integer default null) returns integer
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_before integer;
+  v_version integer;
+  v_is_purged boolean;
+begin
+  perform pg_advisory_xact_lock(core.tenant_lock_key(p_tenant_id));
+  select schema_version, status = 'deleted' and schema_version = 0 into strict v_before, v_is_purged
+    from platform.tenant where id = p_tenant_id for no key update;
+  if v_is_purged or not exists (
+    select from platform.tenant_migration where version > v_before and (p_up_to is null or version <= p_up_to)
+  ) then
+    return 0;
+  end if;
+  if v_before = 0 then
+    -- An imported school gets the current text of each migration.
+    delete from platform.replaced_migration_tenant where tenant_id = p_tenant_id;
+    -- A node gets its ids from the home. It can have made ready tables for the same id before it became a node.
+    perform core.ready_school_drop(p_tenant_id);
+  end if;
+  v_version := core.schema_migrate(p_tenant_id, v_before, p_up_to);
   update platform.tenant set schema_version = v_version where id = p_tenant_id;
   if not exists (select from platform.tenant_migration where version > v_version) then
     delete from platform.delayed_migration where tenant_id = p_tenant_id;
   end if;
-  perform core.leave_tenant(v_before);
-  return v_count;
+  return (select count(*) from platform.tenant_migration where version > v_before and version <= v_version);
 end $$;
 comment on function core.tenant_migrate is
   'Migrates a tenant schema to the latest version, or to p_up_to, in the transaction of the caller. Requests to the '

@@ -120,6 +120,11 @@ export async function writeTexts(client: pg.ClientBase, { added, replaced }: Pub
   for (const file of replaced) await client.query(updateSql, values(file));
 }
 
+/** Makes the worker create the tables of ready schools again, because the text of a migration that they have changed. */
+export async function outdateReadySchools(client: pg.ClientBase): Promise<void> {
+  await client.query('update platform.ready_school set schema_version = 0');
+}
+
 /** Copies the tenant migrations into the database, where core.tenant_migrate reads them. */
 export async function publish(client: pg.Client, publication: Publication): Promise<void> {
   const { added, replaced } = publication;
@@ -157,6 +162,7 @@ async function publishOnce(client: pg.Client, publication: Publication): Promise
         [version, checksum],
       );
     await writeTexts(client, publication);
+    if (replaced.length > 0) await outdateReadySchools(client);
     for (const { version, isRequired } of [...added, ...replaced])
       await client.query('update platform.tenant_migration set is_required = $2 where version = $1', [
         version,

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { sqlFile } from './install.ts';
 import { migrate, tableExists } from './migrate.ts';
 import { withOwner } from './pool.ts';
-import { readTenantMigrations, tenantFolder, writeTexts } from './tenant-migrations.ts';
+import { outdateReadySchools, readTenantMigrations, tenantFolder, writeTexts } from './tenant-migrations.ts';
 
 const root = join(import.meta.dirname, '../..');
 /** Editors write a file in several steps; the files are read when there was no change for this long. */
@@ -40,6 +40,7 @@ const repeatNewest = (ownerUrl: string, folder: string): Promise<string | undefi
     await client.query('begin');
     try {
       await writeTexts(client, { added: [], replaced: [newest] });
+      await outdateReadySchools(client);
       await client.query('update platform.tenant_migration set is_required = $2 where version = $1', [
         newest.version,
         newest.isRequired,

@@ -23,15 +23,15 @@ export async function register(database: Pick<Queries, 'query'>): Promise<BareTe
   return { id, schema: `tenant_${id}` };
 }
 
-/** Creates a school with its schema and roles, from ready-made tables if the database has some (see ready-schools.ts). */
+/** Creates a school with its schema and roles, from the tables of a template school if the database has one (see template-schools.ts). */
 export async function provision(database: Pick<Queries, 'query'>): Promise<BareTenant> {
   const tenant = await register(database);
   await database.query(`
     update platform.tenant t set schema_version = r.version
     from (select max(version) as version from platform.tenant_migration) r
-    where t.id = ${tenant.id} and to_regnamespace('ready_${tenant.id}') is not null`);
+    where t.id = ${tenant.id} and to_regnamespace('template_${tenant.id}') is not null`);
   await database.query(`do $$ begin
-    if to_regnamespace('ready_${tenant.id}') is not null then alter schema ready_${tenant.id} rename to ${tenant.schema}; end if; end $$`);
+    if to_regnamespace('template_${tenant.id}') is not null then alter schema template_${tenant.id} rename to ${tenant.schema}; end if; end $$`);
   await database.query(`select core.tenant_provision($1, '{}')`, [tenant.id]);
   return tenant;
 }

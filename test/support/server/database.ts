@@ -57,13 +57,13 @@ async function maintain(text: string): Promise<void> {
 export const withoutSchedule =
   "alter table graphile_worker._private_known_crontabs alter column last_execution set default '2100-01-01'";
 
-/** The database that a test database is a clone of: migrated, with the tables of this many ready-made schools. */
+/** The database that a test database is a clone of: migrated, with the tables of this many template schools. */
 export const templateOf = (count: number): string =>
-  count === 0 ? 'template_school' : `template_ready_${String(count)}`;
+  count === 0 ? 'template_school' : `template_with_${String(count)}`;
 
-/** The smallest of these databases with `count` ready-made schools, or the largest if all have fewer. */
-function readyTemplate(count: number): string {
-  const counts = JSON.parse(process.env['TEST_READY_SCHOOLS'] ?? '[]') as number[];
+/** The smallest of these databases with `count` template schools, or the largest if all have fewer. */
+function smallestTemplate(count: number): string {
+  const counts = JSON.parse(process.env['TEST_TEMPLATE_SCHOOLS'] ?? '[]') as number[];
   return templateOf(count === 0 ? 0 : (counts.find((each) => each >= count) ?? counts.at(-1) ?? 0));
 }
 
@@ -118,7 +118,7 @@ function spreadDatabase(servers: Servers, drop: () => Promise<void>, main = 0): 
 
 /**
  * Creates a migrated database, or an empty one. `drop` fails while a connection is open.
- * @param schools  how many schools the test will add at least; their tables are ready-made (see ready-schools.ts)
+ * @param schools  how many schools the test will add at least; with the tables of template schools (see template-schools.ts)
  */
 export async function testDatabase(schools: number | 'empty' = 0): Promise<TestDatabase> {
   if (process.env['TEST_NODES'])
@@ -130,7 +130,7 @@ export async function testDatabase(schools: number | 'empty' = 0): Promise<TestD
     return spreadDatabase(servers, () => dropSpread(spreadServers), main);
   }
   const name = `test_${randomUUID().replaceAll('-', '')}`;
-  const template = schools === 'empty' ? 'template0' : readyTemplate(schools);
+  const template = schools === 'empty' ? 'template0' : smallestTemplate(schools);
   await maintain(
     `create database ${name} template ${template} strategy ${process.env['TEST_CLONE_STRATEGY'] ?? 'wal_log'}`,
   );

@@ -5,7 +5,7 @@ import { ensureDatabase, scratchSettings, startEmbedded } from '../../../src/dat
 import { migrate } from '../../../src/database/migrate.ts';
 import { withOwner } from '../../../src/database/pool.ts';
 import { copyCluster } from './own-server.ts';
-import { makeReadySchools } from './ready-schools.ts';
+import { makeTemplateSchools } from './template-schools.ts';
 
 const root = join(import.meta.dirname, '../../..');
 const cache = join(root, 'node_modules/.cache/test-clusters');
@@ -19,7 +19,7 @@ const maxCopyMs = 5 * 60 * 1000;
 /** A cluster that is kept needs no old WAL segments. They would double its size. */
 const settings = [...scratchSettings, 'wal_recycle=off', 'min_wal_size=32MB'];
 
-/** A name for the present content of the sources and these counts of ready-made schools. */
+/** A name for the present content of the sources and these counts of template schools. */
 async function keyOf(schools: readonly number[]): Promise<string> {
   const hash = createHash('sha256').update(
     JSON.stringify([process.arch, process.env['POSTGRES_BIN'], process.getuid?.(), schools]),
@@ -41,7 +41,7 @@ async function keyOf(schools: readonly number[]): Promise<string> {
  * Puts two stopped clusters into a folder: `migrated` has the migrated database `school`, and `postgres` has the
  * templates of setup.ts. Creating them takes several seconds. They are therefore kept in node_modules/.cache, by a hash
  * of the SQL and the code that create them, and copied by later runs. The last three are kept. CI creates them anew.
- * @param schools  see makeReadySchools
+ * @param schools  see makeTemplateSchools
  */
 export async function prepareClusters(folder: string, schools: readonly number[]): Promise<void> {
   const isCached = process.env['CI'] === undefined;
@@ -94,7 +94,7 @@ async function createClusters(folder: string, schools: readonly number[]): Promi
   const second = await startEmbedded(folder, settings);
   try {
     await withOwner(second.url('postgres'), (owner) => owner.query('alter database school rename to template_school'));
-    await makeReadySchools(second, schools);
+    await makeTemplateSchools(second, schools);
   } finally {
     await second.stop();
   }

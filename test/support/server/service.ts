@@ -65,7 +65,7 @@ export interface School {
 /** Settings of a service with ten connections, of which one school uses at most eight at the same time. */
 export const manyConnections = { DATABASE_POOL_SIZE: '10' };
 
-/** Enough ready-made schools for most files. */
+/** Enough template schools for most files. */
 const defaultSchools = 3;
 
 let serial = 0;
@@ -80,7 +80,7 @@ export const unique = (prefix: string) => `${prefix}-${fileLetters}${++serial}`;
 /**
  * Starts the API and a worker on a clone of the migrated database.
  * @param env  settings that override the tests' own
- * @param schools  how many schools the file adds; their tables are ready-made (see ready-schools.ts). With 0, each
+ * @param schools  how many schools the file adds; with the tables of template schools (see template-schools.ts). With 0, each
  *   school is created by the migrations
  */
 export async function testService(env: Record<string, string> = {}, schools = defaultSchools): Promise<TestService> {
@@ -118,7 +118,7 @@ export async function testService(env: Record<string, string> = {}, schools = de
   const passwordHash = await hashing.hash(testPassword);
   const homeUrl = servers?.home ?? database.url;
   await withOwner(homeUrl, async (owner) => {
-    // Databases with ready-made schools have it already.
+    // Databases with template schools have it already.
     if (schools === 0) await owner.query(withoutSchedule);
     await createOperator(owner, {
       email: operatorEmail,

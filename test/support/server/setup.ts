@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { GlobalConfig } from 'jest';
 import { type EmbeddedServer, scratchSettings, startEmbedded } from '../../../src/database/embedded.ts';
-import { scratchFolder } from './ready-schools.ts';
+import { scratchFolder } from './template-schools.ts';
 import { ownFolder } from './own-server.ts';
 import { warnWithoutBrowser } from './browsers.ts';
 import { prepareBuilds } from './builds.ts';
@@ -17,7 +17,7 @@ declare global {
 }
 
 /**
- * The counts of ready-made schools in the databases that test files clone. On a disk, copying a school costs half as
+ * The counts of template schools in the databases that test files clone. On a disk, copying a school costs half as
  * much as creating it: only as many as nearly every file needs. A run of a few files has fewer, which are created faster.
  */
 const readySchools = (isInMemory: boolean, isWholeRun: boolean) =>
@@ -30,7 +30,7 @@ const inMemory = ['shared_buffers=1GB'];
 
 /**
  * Starts one Postgres server for the whole run, with the databases that test files clone: `template_school` is
- * migrated; the others also have the tables of the first schools (see ready-schools.ts). Also keeps a copy of a
+ * migrated; the others also have the tables of the first schools (see template-schools.ts). Also keeps a copy of a
  * server's files with only the migrated database, for tests that need a server of their own.
  */
 export default async function setup({ nonFlagArgs }: GlobalConfig): Promise<void> {
@@ -41,7 +41,7 @@ export default async function setup({ nonFlagArgs }: GlobalConfig): Promise<void
   try {
     const counts = readySchools(folder !== undefined, nonFlagArgs.length === 0);
     await prepareClusters(dataDir, counts);
-    process.env['TEST_READY_SCHOOLS'] = JSON.stringify(counts);
+    process.env['TEST_TEMPLATE_SCHOOLS'] = JSON.stringify(counts);
     const server = await startEmbedded(dataDir, folder ? [...settings, ...inMemory] : settings);
     globalThis.testServer = { server, dataDir };
     process.env['TEST_SERVER_URL'] = server.url('DATABASE');

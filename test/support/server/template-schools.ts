@@ -35,13 +35,13 @@ function isAlive(pid: number): boolean {
 
 /**
  * Creates one database for each of these counts: a clone of `template_school` that also contains the tables of its
- * first schools, created by the tenant migrations and renamed to ready_1, ready_2… When the API adds the school with
+ * first schools, created by the tenant migrations and renamed to template_1, template_2… When the API adds the school with
  * that id, a trigger renames the schema to tenant_<id>, and provisioning continues from its version with newer
  * migrations, roles and settings. Schools that the owner adds by SQL, and schools with higher ids, are created from the
  * first migration on.
  * @param counts  in ascending order
  */
-export async function makeReadySchools(server: EmbeddedServer, counts: readonly number[]): Promise<void> {
+export async function makeTemplateSchools(server: EmbeddedServer, counts: readonly number[]): Promise<void> {
   let created = 0;
   for (const count of counts) {
     const name = templateOf(count);
@@ -49,27 +49,27 @@ export async function makeReadySchools(server: EmbeddedServer, counts: readonly 
       owner.query(`create database ${name} template ${templateOf(created)} strategy file_copy`),
     );
     await makeSchools(server.url(name), created + 1, count);
-    if (created === 0) await withOwner(server.url(name), takeReadySchools);
+    if (created === 0) await withOwner(server.url(name), takeTemplateSchools);
     created = count;
   }
 }
 
-async function takeReadySchools(owner: pg.Client): Promise<void> {
+async function takeTemplateSchools(owner: pg.Client): Promise<void> {
   await owner.query(withoutSchedule);
   const { rows } = await owner.query<{ version: number }>(
     'select max(version) as version from platform.tenant_migration',
   );
   await owner.query(`
-    create function public.take_ready_school() returns trigger language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+    create function public.take_template_school() returns trigger language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
     begin
-      if to_regnamespace('ready_' || new.id) is not null then
-        execute format('alter schema ready_%1$s rename to tenant_%1$s', new.id);
+      if new.schema_version = 0 and to_regnamespace('template_' || new.id) is not null then
+        execute format('alter schema template_%1$s rename to tenant_%1$s', new.id);
         new.schema_version := ${String(rows[0]?.version)};
       end if;
       return new;
     end $$;
-    create trigger take_ready_school before insert on platform.tenant
-      for each row when (current_setting('application_name') = 'school_api') execute function public.take_ready_school()`);
+    create trigger take_template_school before insert on platform.tenant
+      for each row when (current_setting('application_name') = 'school_api') execute function public.take_template_school()`);
 }
 
 /** Creates the tables of the schools from one id to another, several at a time. */
@@ -81,11 +81,11 @@ async function makeSchools(url: string, from: number, to: number): Promise<void>
       withOwner(url, async (owner) => {
         for (let id = next(); id !== undefined; id = next()) {
           await owner.query(
-            "insert into platform.tenant (id, name, subdomain, contact_email, plan_id) values ($1, 'Ready', 'ready-' || $1::bigint, 'ready@school.example', 3)",
+            "insert into platform.tenant (id, name, subdomain, contact_email, plan_id) values ($1, 'Template', 'template-' || $1::bigint, 'template@school.example', 3)",
             [id],
           );
           await owner.query('select core.tenant_migrate($1)', [id]);
-          await owner.query(`alter schema tenant_${id} rename to ready_${id}`);
+          await owner.query(`alter schema tenant_${id} rename to template_${id}`);
         }
       }),
     ),
