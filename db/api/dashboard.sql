@@ -12,7 +12,11 @@ create function api.dashboard(p_is_whole_school boolean) returns table (answer j
       p_is_whole_school
         and core.has_permission_for_all('fee.read')
         and 'fees_management' = any (core.tenant_features()) as can_read_fees,
-      p_is_whole_school and core.has_permission_for_all('leave.manage') as can_read_leaves
+      p_is_whole_school and core.has_permission_for_all('leave.manage') as can_read_leaves,
+      usage.students,
+      usage.teachers
+    from (select) once
+    left join core.tenant_usage() usage on p_is_whole_school
   )
   select json_build_object(
       'academic_year', (
@@ -21,7 +25,7 @@ create function api.dashboard(p_is_whole_school boolean) returns table (answer j
         where is_current),
       'total_students', case
         when not can_read then null
-        when p_is_whole_school then (select students from core.tenant_usage())
+        when p_is_whole_school then students
         else (
           select count(*)
           from student
@@ -29,7 +33,7 @@ create function api.dashboard(p_is_whole_school boolean) returns table (answer j
       end,
       'total_teachers', case
         when not can_read then null
-        when p_is_whole_school then (select teachers from core.tenant_usage())
+        when p_is_whole_school then teachers
         else (
           select count(*)
           from teacher
