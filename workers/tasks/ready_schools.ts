@@ -5,8 +5,16 @@ export async function ready_schools(
   _payload: unknown,
   { pool, stopping }: Pick<TaskContext, 'pool' | 'stopping'>,
 ): Promise<void> {
-  for (let hasMore = true; hasMore && !stopping.aborted;) {
-    const { rows } = await pool.query<{ has_more: boolean }>('select core.ready_school_make() as has_more');
-    hasMore = rows[0]?.has_more ?? false;
+  const client = await pool.connect();
+  let hasChanged = false;
+  try {
+    while (!stopping.aborted) {
+      const { rows } = await client.query<{ has_more: boolean }>('select core.ready_school_make() as has_more');
+      if (!rows[0]?.has_more) break;
+      hasChanged = true;
+    }
+  } finally {
+    // With 2,000 schools the connection has then loaded 90 MB of the catalog.
+    client.release(hasChanged);
   }
 }
