@@ -165,7 +165,8 @@ async function deleteCreatedSchools(rig: FiguresRig): Promise<void> {
 }
 
 /**
- * Creates schools by POST /api/platform/tenants and deletes them. Before each, it makes a school ready, as the worker does.
+ * Creates schools by POST /api/platform/tenants and deletes them. All ready schools exist before the first creation;
+ * after each one, the one that was taken is created again, as the worker does.
  * @returns the median times in ms
  */
 export async function measureProvisioning(
@@ -176,7 +177,7 @@ export async function measureProvisioning(
   const tables: number[] = [];
   await withOwner(rig.database.url, async (owner) => {
     const make = async () => {
-      const { rows } = await owner.query<{ has_more: boolean }>('select core.ready_school_make() as has_more');
+      const { rows } = await owner.query<{ has_more: boolean }>('select core.ready_schools_step() as has_more');
       return rows[0]?.has_more;
     };
     while (await make());

@@ -226,7 +226,7 @@ grant execute on function
   core.purge_open(bigint, integer),
   core.purge_state(bigint, integer),
   core.queue(),
-  core.ready_school_make(),
+  core.ready_schools_step(),
   core.replace_deliver_job(bigint, bigint, jsonb),
   core.saved_questions_queue(),
   core.schools_due_for_document_check(),

@@ -15,7 +15,8 @@ create function api.dashboard(p_is_whole_school boolean) returns table (answer j
       p_is_whole_school and core.has_permission_for_all('leave.manage') as can_read_leaves,
       usage.students,
       usage.teachers
-    from (select) once
+    -- Called once: each reference to it would be another call. Skipped for teachers.
+    from (select) as one_row
     left join core.tenant_usage() usage on p_is_whole_school
   )
   select json_build_object(

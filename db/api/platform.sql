@@ -197,11 +197,8 @@ declare
   v_id bigint;
 begin
   perform api.tenant_check(p);
-  if not p ? 'reserved_id' then
-    perform set_config('app.takes_ready_school', 'yes', true);
-  end if;
+  perform set_config('app.takes_ready_school', 'yes', true);
   v_id := core.record_insert('tenant', api.tenant_columns(p));
-  perform set_config('app.takes_ready_school', '', true);
   -- On a node, the home has reserved the id. No request can name one.
   if p ? 'reserved_id' then
     perform core.school_take_id(v_id, (p ->> 'reserved_id')::bigint);

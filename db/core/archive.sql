@@ -213,6 +213,7 @@ begin
   end if;
   node_id := case when p_node_name is distinct from 'home' then core.node_of_new_school(p_node_name) end;
   if node_id is not null then
+    perform core.ready_school_drop(v_file.id);
     insert into platform.tenant (id, name, subdomain, status, plan_id, contact_email, created_at, node_id)
       values (v_file.id, v_file.name, v_file.subdomain, 'deleted', core.archive_plan(p_header), v_file.contact_email,
         v_file.created_at, archive_reserve.node_id)

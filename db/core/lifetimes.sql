@@ -84,6 +84,6 @@ create function core.one_time_token_lifetime(p_purpose text) returns interval la
   end;
 comment on function core.one_time_token_lifetime is 'How long a one-time token for a purpose works.';
 
-create function core.ready_schools() returns integer language sql immutable return 2;
-comment on function core.ready_schools is
-  'For how many future schools the worker keeps tables ready. They take about 5 MB each.';
+create function core.max_ready_schools() returns integer language sql immutable return 2;
+comment on function core.max_ready_schools is
+  'The number of ready schools that the worker keeps, of 2.3 MB each. Lowering it removes none.';

@@ -261,7 +261,7 @@ begin
   end if;
 end $$;
 comment on function core.ready_school_drop is
-  'Drops the tables that were made ready for a new school with this id, if there are any. See ready-schools.sql.';
+  'Drops the ready school with this id, if there is one. See ready-schools.sql.';
 
 create or replace function core.schema_migrate(p_tenant_id bigint, p_version integer, p_up_to integer default null)
   returns integer language plpgsql set search_path = pg_catalog, pg_temp as $$
@@ -303,7 +303,7 @@ begin
 end $$;
 comment on function core.schema_migrate is
   'Applies the tenant migrations after p_version to the schema of a school, up to p_up_to or all of them, and secures '
-  'its tables. Creates the schema if p_version is 0. Returns the version that it has then.';
+  'its tables. Creates the schema if p_version is 0. Returns the new version.';
 
 create or replace function core.tenant_migrate(p_tenant_id bigint, p_up_to integer default null) returns integer
   language plpgsql set search_path = pg_catalog, pg_temp as $$
@@ -323,7 +323,7 @@ begin
   if v_before = 0 then
     -- An imported school gets the current text of each migration.
     delete from platform.replaced_migration_tenant where tenant_id = p_tenant_id;
-    -- A node gets its ids from the home. It can have made ready tables for the same id before it became a node.
+    -- An imported school, or one on a node, brings its own id. It may be the id of a ready school.
     perform core.ready_school_drop(p_tenant_id);
   end if;
   v_version := core.schema_migrate(p_tenant_id, v_before, p_up_to);

@@ -120,7 +120,10 @@ export async function writeTexts(client: pg.ClientBase, { added, replaced }: Pub
   for (const file of replaced) await client.query(updateSql, values(file));
 }
 
-/** Makes the worker create the tables of ready schools again, because the text of a migration that they have changed. */
+/**
+ * Marks all ready schools as outdated, so that the worker creates them again. Call it when the text of a published
+ * migration changes; a dry run must not, because the table may be missing then.
+ */
 export async function outdateReadySchools(client: pg.ClientBase): Promise<void> {
   await client.query('update platform.ready_school set schema_version = 0');
 }

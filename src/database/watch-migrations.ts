@@ -31,7 +31,7 @@ export const requireDevelopment = (ownerUrl: string): Promise<void> =>
 const repeatNewest = (ownerUrl: string, folder: string): Promise<string | undefined> =>
   withOwner(ownerUrl, async (client) => {
     const newest = (await readTenantMigrations(folder)).at(-1);
-    if (!newest || !(await tableExists(client, 'platform.delayed_migration'))) return undefined;
+    if (!newest || !(await tableExists(client, 'platform.ready_school'))) return undefined;
     const { rowCount } = await client.query(
       'select from platform.tenant_migration where version = $1 and checksum <> $2',
       [newest.version, newest.checksum],

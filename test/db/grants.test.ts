@@ -68,7 +68,7 @@ const granted: Record<string, string[]> = {
     'clean_up_school',
     'daily_queue',
     'daily_step',
-    'ready_school_make',
+    'ready_schools_step',
     'replace_deliver_job',
     'deliveries_pending',
     'delivery_save_result',

@@ -182,12 +182,19 @@ describe('a tenant migration that fails in one school of four', () => {
     const unchanged = await run('up', '--replace', number);
     expect(unchanged.stdout).toContain(`not replaced: ${number}-test, its file has not changed\n`);
     await writeFile(fileOf(version), `${column(version)}\n-- Odd can be converted now.`);
+    await service.database.query('insert into platform.ready_school (id, place, schema_version) values (9000, 1, $1)', [
+      version,
+    ]);
     const replaced = await run('up', '--replace', number);
     expect({ code: replaced.code, stdout: replaced.stdout }).toEqual({
       code: 0,
       stdout: expect.stringContaining(`replaced: ${number}-test\n[1/1] school ${failing.id}`),
     });
     expect(await versions()).toEqual([version, version, version, version]);
+    // Its tables have the former text.
+    expect(await service.database.query('delete from platform.ready_school returning schema_version')).toEqual([
+      { schema_version: 0 },
+    ]);
     await failing.admin.get('/api/students');
     const done = await readStatus();
     expect(done.code).toBe(0);

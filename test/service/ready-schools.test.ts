@@ -1,4 +1,5 @@
 import { beforeEach, expect, test } from '@jest/globals';
+import { withOwner } from '../../src/database/pool.ts';
 import { queueIsEmpty } from '../support/fakes/mail.ts';
 import { runProgram } from '../support/server/processes.ts';
 import { serviceOfFile, unique } from '../support/server/service.ts';
@@ -128,30 +129,101 @@ test('the worker creates tables again that are not of the latest migration, and 
   expect((await create()).data.id).toBe(outdated.id);
 });
 
-test('a school takes no ready one whose schema was dropped', async () => {
+test('a school takes no ready one whose schema was dropped, and the worker creates it again', async () => {
   const [first, second] = await makeReady();
   await database.query(`drop schema tenant_${first.id} cascade`);
   expect((await create()).data.id).toBe(second.id);
+  expect((await makeReady()).map(({ id, has_schema }) => ({ id, has_schema }))).toContainEqual({
+    id: first.id,
+    has_schema: true,
+  });
+});
+
+/** Adds the row of a school with an id, as an import to a node does at home. */
+const addTenant = (id: number) =>
+  database.query(
+    `insert into platform.tenant (id, name, subdomain, plan_id, contact_email)
+     values (${id}, 'X', '${unique('import')}', 3, 'x@ready.example')`,
+  );
+
+test('a school that brings the id of a ready one stops no creation, and the worker replaces the ready one', async () => {
+  const [first, second] = await makeReady();
+  await addTenant(first.id);
+  expect((await create()).data.id).toBe(second.id);
+  const ids = (await makeReady()).map(({ id }) => id);
+  expect(ids).not.toContain(first.id);
+  expect(ids).toHaveLength(2);
+});
+
+test('a school that brings the id of a ready one gets tables of its own', async () => {
+  const [first] = await makeReady();
+  const oid = `select 'tenant_${first.id}'::regnamespace::oid as oid`;
+  const before = await database.query(oid);
+  await addTenant(first.id);
+  await database.query(`select core.tenant_migrate(${first.id})`);
+  expect(await database.query(oid)).not.toEqual(before);
+  expect((await readySchools()).map(({ id }) => id)).not.toContain(first.id);
 });
 
 test('the worker never drops the schema of a school, even if its id is in the list of ready ones', async () => {
   const school = await service.school();
-  await database.query(`update platform.ready_school set id = ${school.id} where place = 1`);
-  await database.query('update platform.ready_school set schema_version = 0');
+  await database.query(`update platform.ready_school set id = ${school.id}, schema_version = 0 where place = 1`);
   await makeReady();
   expect((await readySchools()).map(({ id }) => id)).not.toContain(school.id);
   await school.admin.get('/api/students');
 });
 
-test('a school with the id of a ready one, which its home has chosen, gets tables of its own', async () => {
+test('a creation does not wait for a ready school that another transaction has locked', async () => {
+  const [first, second] = await makeReady();
+  await withOwner(database.url, async (other) => {
+    await other.query('begin');
+    await other.query('select from platform.ready_school where id = $1 for update', [first.id]);
+    expect((await create()).data.id).toBe(second.id);
+    // Nor does the worker.
+    await other.query('update platform.ready_school set schema_version = 0 where id = $1', [first.id]);
+    const [, third] = await makeReady();
+    expect(third.has_schema).toBe(true);
+    await other.query('rollback');
+  });
+});
+
+test('the worker leaves the tables of an outdated ready school while another transaction reads them', async () => {
   const [first] = await makeReady();
-  const [before] = await database.query<{ oid: number }>(`select 'tenant_${first.id}'::regnamespace::oid as oid`);
-  await database.query(
-    `insert into platform.tenant (id, name, subdomain, plan_id, contact_email)
-     values (${first.id}, 'X', '${unique('node')}', 3, 'x@ready.example')`,
-  );
-  await database.query(`select core.tenant_migrate(${first.id})`);
-  const [after] = await database.query<{ oid: number }>(`select 'tenant_${first.id}'::regnamespace::oid as oid`);
-  expect(after?.oid).not.toBe(before?.oid);
-  expect((await readySchools()).map(({ id }) => id)).not.toContain(first.id);
+  await withOwner(database.url, async (other) => {
+    await other.query('begin');
+    await other.query(`select from tenant_${first.id}.student`);
+    await database.query('update platform.ready_school set schema_version = 0 where id = $1', [first.id]);
+    await makeReady();
+    expect((await readySchools())[0]).toEqual({ id: first.id, schema_version: 0, has_schema: true });
+    await other.query('rollback');
+  });
+  expect(await database.query("select from graphile_worker.jobs where task_identifier = 'ready_schools'")).toEqual([]);
+  await makeReady();
+  expect((await readySchools())[0]).toEqual(first);
+});
+
+test('on a node no school takes a ready one, and the worker drops them, but never the schema of a school', async () => {
+  const school = await service.school();
+  const ready = await makeReady();
+  await database.query(`insert into platform.node (name, url, is_this) values ('east', 'postgres://east', true)`);
+  try {
+    const { data: created } = await create();
+    expect(ready.map(({ id }) => id)).not.toContain(created.id);
+    await database.query(`update platform.ready_school set id = ${school.id} where id = ${ready[1].id}`);
+    await database.query("select graphile_worker.add_job('ready_schools')");
+    await queueIsEmpty(service);
+    expect(await readySchools()).toEqual([]);
+    expect(await database.query(`select to_regnamespace('tenant_${ready[0].id}') as schema`)).toEqual([
+      { schema: null },
+    ]);
+    await school.admin.get('/api/students');
+  } finally {
+    await database.query('delete from platform.node');
+  }
+});
+
+test('the worker looks for missing ready schools every minute', async () => {
+  expect(await database.query('select identifier from graphile_worker._private_known_crontabs')).toContainEqual({
+    identifier: 'ready_schools',
+  });
 });

@@ -9,7 +9,7 @@ export async function ready_schools(
   let hasChanged = false;
   try {
     while (!stopping.aborted) {
-      const { rows } = await client.query<{ has_more: boolean }>('select core.ready_school_make() as has_more');
+      const { rows } = await client.query<{ has_more: boolean }>('select core.ready_schools_step() as has_more');
       if (!rows[0]?.has_more) break;
       hasChanged = true;
     }

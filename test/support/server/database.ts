@@ -118,7 +118,7 @@ function spreadDatabase(servers: Servers, drop: () => Promise<void>, main = 0): 
 
 /**
  * Creates a migrated database, or an empty one. `drop` fails while a connection is open.
- * @param schools  how many schools the test will add at least; with the tables of template schools (see template-schools.ts)
+ * @param schools  how many schools the test adds. They get the tables of template schools (see template-schools.ts)
  */
 export async function testDatabase(schools: number | 'empty' = 0): Promise<TestDatabase> {
   if (process.env['TEST_NODES'])

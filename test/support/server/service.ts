@@ -80,8 +80,8 @@ export const unique = (prefix: string) => `${prefix}-${fileLetters}${++serial}`;
 /**
  * Starts the API and a worker on a clone of the migrated database.
  * @param env  settings that override the tests' own
- * @param schools  how many schools the file adds; with the tables of template schools (see template-schools.ts). With 0, each
- *   school is created by the migrations
+ * @param schools  how many schools the file adds. They get the tables of template schools (see template-schools.ts). With
+ *   0, each school is created by the migrations
  */
 export async function testService(env: Record<string, string> = {}, schools = defaultSchools): Promise<TestService> {
   const database = await testDatabase(schools);

@@ -20,7 +20,7 @@ declare global {
  * The counts of template schools in the databases that test files clone. On a disk, copying a school costs half as
  * much as creating it: only as many as nearly every file needs. A run of a few files has fewer, which are created faster.
  */
-const readySchools = (isInMemory: boolean, isWholeRun: boolean) =>
+const templateSchools = (isInMemory: boolean, isWholeRun: boolean) =>
   isInMemory ? [3, 8, 20, ...(isWholeRun ? [45] : [])] : [2];
 
 /** Starting a parallel worker takes longer than any query of the tests. */
@@ -39,7 +39,7 @@ export default async function setup({ nonFlagArgs }: GlobalConfig): Promise<void
   const folder = await scratchFolder();
   const dataDir = await ownFolder(`school-scratch-${String(process.pid)}-`, folder);
   try {
-    const counts = readySchools(folder !== undefined, nonFlagArgs.length === 0);
+    const counts = templateSchools(folder !== undefined, nonFlagArgs.length === 0);
     await prepareClusters(dataDir, counts);
     process.env['TEST_TEMPLATE_SCHOOLS'] = JSON.stringify(counts);
     const server = await startEmbedded(dataDir, folder ? [...settings, ...inMemory] : settings);
