@@ -210,8 +210,9 @@ describe('with five times as many schools', () => {
       const row: Record<string, Cost> = {};
       for (const [name, each] of Object.entries(cases(school.id, header))) {
         row[name] = await cost(each);
-        // Rows that were just deleted, and a vacuum that runs meanwhile, make a single measurement too high.
-        for (let repeated = 0, less = costs[0]?.[name]; less && repeated < 3; repeated++) {
+        // Rows that were just deleted, and a vacuum that runs meanwhile, make a single measurement too high. So does
+        // another test file that creates schools: each makes all connections of the server drop their cached catalog.
+        for (let repeated = 0, less = costs[0]?.[name]; less && repeated < 20; repeated++) {
           if (hasSamePages(less, row[name]) && hasSameRows(less, row[name])) break;
           row[name] = await cost(each);
         }
