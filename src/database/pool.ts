@@ -63,7 +63,7 @@ export const apiPool = (
     maxConnectionMb,
     canPrepare,
     connectionTimeoutMs,
-    preferredWaitMs: 20,
+    preferredWaitMs: 60,
     client: roleConnection('school_api', ownerUrl, roleUrl),
   });
 
