@@ -197,6 +197,7 @@ declare
   v_id bigint;
 begin
   perform api.tenant_check(p);
+  -- For the trigger of ready-schools.sql.
   perform set_config('app.takes_ready_school', 'yes', true);
   v_id := core.record_insert('tenant', api.tenant_columns(p));
   -- On a node, the home has reserved the id. No request can name one.

@@ -35,8 +35,8 @@ function isAlive(pid: number): boolean {
 
 /**
  * Creates one database for each of these counts: a clone of `template_school` that also contains the tables of its
- * first schools, created by the tenant migrations and renamed to template_1, template_2… When the API adds the school with
- * that id, a trigger renames the schema to tenant_<id>, and provisioning continues from its version with newer
+ * first schools, created by the tenant migrations and renamed to template_1, template_2… When the API adds the school
+ * with that id, a trigger renames the schema to tenant_<id>, and provisioning continues from its version with newer
  * migrations, roles and settings. Schools that the owner adds by SQL, and schools with higher ids, are created from the
  * first migration on.
  * @param counts  in ascending order
@@ -80,15 +80,10 @@ async function makeSchools(url: string, from: number, to: number): Promise<void>
     [1, 2].map(() =>
       withOwner(url, async (owner) => {
         for (let id = next(); id !== undefined; id = next()) {
-          await owner.query(
-            "insert into platform.tenant (id, name, subdomain, contact_email, plan_id) values ($1, 'Template', 'template-' || $1::bigint, 'template@school.example', 3)",
-            [id],
-          );
-          await owner.query('select core.tenant_migrate($1)', [id]);
+          await owner.query('select core.schema_migrate($1, 0)', [id]);
           await owner.query(`alter schema tenant_${id} rename to template_${id}`);
         }
       }),
     ),
   );
-  await withOwner(url, (owner) => owner.query('delete from platform.tenant'));
 }
