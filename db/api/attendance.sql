@@ -122,67 +122,65 @@ $$;
 comment on function api.was_in_class is
   'Whether a student was enrolled in a class on a day, including the day on which they left it.';
 
+create function api.class_to_mark(p_class_id bigint, p_date date)
+  returns table (start_date date, end_date date, holiday text, today date, user_name text)
+  language sql stable as $$
+  select
+    y.start_date,
+    y.end_date,
+    (select h.holiday ->> 'name' from api.holiday_days(p_date, p_date) h),
+    core.today(),
+    (select u.first_name || ' ' || u.last_name from user_account u where u.id = core.user_id())
+  from class c
+  join academic_year y on y.id = c.academic_year_id
+  where c.id = p_class_id;
+$$;
+comment on function api.class_to_mark is
+  'What api.attendance_require_markable must know about a class and a day, in one statement: the days of its academic '
+  'year, the holiday of the day, today, and the name of the user. No row for a class outside the scope.';
+
+create function api.teaches_class(p_class_id bigint) returns boolean language plpgsql as $$
+begin
+  return core.run_prepared($statement$
+    select to_json(exists (
+      select from core.class_staff() s
+      where s.class_id = (core.request() ->> 'class_id')::bigint
+        and s.teacher_id = (select api.current_teacher_id())))
+  $statement$, jsonb_build_object('class_id', p_class_id))::text;
+end $$;
+comment on function api.teaches_class is 'Whether the user teaches a class, in any of the ways of core.class_staff.';
+
 create function api.attendance_require_markable(
   p_class_id bigint, p_date date, p_marks_any boolean, out holiday_name text, out marked_by_name text
-) language plpgsql stable as $$
+) language plpgsql as $$
 declare
-  v_class record;
+  v_class json := core.run_prepared($statement$
+    select row_to_json(c)
+    from jsonb_to_record(core.request()) r (class_id bigint, date date)
+    cross join lateral api.class_to_mark(r.class_id, r.date) c
+  $statement$, jsonb_build_object('class_id', p_class_id, 'date', p_date));
 begin
-  select p_marks_any or exists (
-        select from core.class_staff() s
-        where s.class_id = c.id and s.teacher_id = api.current_teacher_id()) as may_mark,
-      y.start_date,
-      y.end_date,
-      (select h.holiday ->> 'name' from api.holiday_days(p_date, p_date) h) as holiday,
-      api.user_name() as user_name
-    into v_class
-    from class c
-    join academic_year y on y.id = c.academic_year_id
-    where c.id = p_class_id;
-  if not found then
+  if v_class is null then
     perform core.refuse_field('invalid_reference', 'class_id', format('There is no class %s.', p_class_id));
-  elsif not v_class.may_mark then
+  end if;
+  if not p_marks_any and not api.teaches_class(p_class_id) then
     perform core.fail('forbidden',
       'You do not teach this class. To mark classes of others, you need the permission attendance.manage.');
-  elsif p_date > core.today() then
+  elsif p_date > (v_class ->> 'today')::date then
     perform core.refuse_field('validation_error', 'date',
-      format('The date is in the future. Today is %s.', core.today()));
-  elsif p_date not between v_class.start_date and v_class.end_date then
+      format('The date is in the future. Today is %s.', v_class ->> 'today'));
+  elsif p_date not between (v_class ->> 'start_date')::date and (v_class ->> 'end_date')::date then
     perform core.refuse_field('validation_error', 'date',
       format('The date is outside the academic year of this class, which runs from %s to %s.',
-        v_class.start_date, v_class.end_date));
+        v_class ->> 'start_date', v_class ->> 'end_date'));
   end if;
-  holiday_name := v_class.holiday;
-  marked_by_name := v_class.user_name;
+  holiday_name := v_class ->> 'holiday';
+  marked_by_name := v_class ->> 'user_name';
 end $$;
 comment on function api.attendance_require_markable is
   'The holiday of a day on which a class is to be marked, and the name of the user who marks it. Raises '
   'invalid_reference for a class outside the scope, forbidden for a class that the user does not teach unless '
   'p_marks_any, validation_error for a day in the future or outside the academic year of the class.';
-
-create function api.attendance_not_enrolled(p_class_id bigint, p_date date, p_records jsonb) returns json
-  language plpgsql stable as $$
-begin
-  return (
-    select json_agg(json_build_object(
-        'path', format('records.%s.student_id', refused.position - 1),
-        'message', format('Student %s is not in this class and was not in it on %s.', refused.student_id, p_date))
-      order by refused.position)
-    from (
-      select input.position, input.mark ->> 'student_id' as student_id
-      from jsonb_array_elements(p_records) with ordinality input (mark, position)
-      where (input.mark ->> 'student_id')::bigint not in (
-        select e.student_id
-        from enrollment e
-        where e.class_id = p_class_id and (e.status = 'active' or p_date between e.starts_on and e.ends_on))
-      order by input.position
-      limit 10
-    ) refused
-  );
-end $$;
-comment on function api.attendance_not_enrolled is
-  'Error details for the first ten records [{student_id}] whose student is not in the class, neither now nor on the '
-  'day. Null if there are none.';
 
 create function api.attendance_marked_elsewhere(p_class_id bigint, p_date date, p_records jsonb) returns json
   language plpgsql stable as $$
@@ -208,57 +206,76 @@ comment on function api.attendance_marked_elsewhere is
   'Error details for the first ten records [{student_id}] whose student has a mark of another class on that day. Null '
   'if there are none.';
 
-create function api.attendance_write(
-  p_class_id bigint, p_date date, p_records jsonb, p_marked_by_name text, p_marked_at timestamptz,
-  out answer json, out absences jsonb
-) language plpgsql as $$
-declare
-  v_overwritable_ids bigint[];
+-- One statement, so that a connection plans it once for each school (core.run_prepared).
+create function api.attendance_write(p jsonb) returns json language plpgsql as $$
 begin
-  -- This class may overwrite the mark of another class if the student was enrolled in this one on that day, or was not
-  -- enrolled in the other one.
-  select array_agg(r.student_id)
-    into v_overwritable_ids
-    from jsonb_to_recordset(p_records) r (student_id bigint)
-    left join attendance a on a.student_id = r.student_id and a.date = p_date
-    where api.was_in_class(r.student_id, p_class_id, p_date)
-      or (a.class_id <> p_class_id and not api.was_in_class(r.student_id, a.class_id, p_date));
-  with input as materialized (
-    select r.student_id, r.status from jsonb_to_recordset(p_records) r (student_id bigint, status text)
-  ), written as (
-    insert into attendance as a (student_id, class_id, date, status, marked_by, marked_by_name, marked_at)
-      select g.student_id, p_class_id, p_date, g.status, core.user_id(), p_marked_by_name, p_marked_at
-      from input g
-      -- Concurrent requests lock the rows in the same order, so that they cannot deadlock.
-      order by g.student_id
-      on conflict (student_id, date) do update
-        set status = excluded.status,
-          class_id = excluded.class_id,
-          marked_by = excluded.marked_by,
-          marked_by_name = excluded.marked_by_name,
-          -- A request that waited for another one must not look older than the mark that it corrects.
-          marked_at = greatest(excluded.marked_at, a.marked_at)
-        where (a.status, a.class_id) is distinct from (excluded.status, excluded.class_id)
-          and (a.class_id = excluded.class_id or a.student_id = any (v_overwritable_ids))
-      -- xmax is 0 for an inserted row, because it has no previous version.
-      returning a.id, a.student_id, a.status, a.xmax::text <> '0' as is_correction
-  )
-  select json_build_object(
-        'class_id', p_class_id,
-        'date', p_date,
+  return core.run_prepared($statement$
+    with request as materialized (
+      select r.*
+      from jsonb_to_record(core.request()) r (
+        class_id bigint, date date, records jsonb, marked_by_name text, marked_at timestamptz)
+    ), input as materialized (
+      select g.n, g.student_id, g.status,
+        g.student_id in (
+          select e.student_id
+          from enrollment e
+          where e.class_id = (select class_id from request)
+            and (e.status = 'active' or (select date from request) between e.starts_on and e.ends_on)) as is_enrolled
+      from request
+      cross join rows from (
+        jsonb_to_recordset(request.records) as (student_id bigint, status text)
+      ) with ordinality g (student_id, status, n)
+    ), written as (
+      insert into attendance as a (student_id, class_id, date, status, marked_by, marked_by_name, marked_at)
+        select g.student_id, r.class_id, r.date, g.status, core.user_id(), r.marked_by_name, r.marked_at
+        from input g cross join request r
+        where g.is_enrolled
+        -- Concurrent requests lock the rows in the same order, so that they cannot deadlock.
+        order by g.student_id
+        on conflict (student_id, date) do update
+          set status = excluded.status,
+            class_id = excluded.class_id,
+            marked_by = excluded.marked_by,
+            marked_by_name = excluded.marked_by_name,
+            -- A request that waited for another one must not look older than the mark that it corrects.
+            marked_at = greatest(excluded.marked_at, a.marked_at)
+          where (a.status, a.class_id) is distinct from (excluded.status, excluded.class_id)
+            -- This class may overwrite the mark of another class if the student was enrolled in this one on that day,
+            -- or was not enrolled in the other one.
+            and (a.class_id = excluded.class_id
+              or api.was_in_class(a.student_id, excluded.class_id, a.date)
+              or not api.was_in_class(a.student_id, a.class_id, a.date))
+        -- xmax is 0 for an inserted row, because it has no previous version.
+        returning a.id, a.student_id, a.status, a.xmax::text <> '0' as is_correction
+    )
+    select json_build_object(
+      'answer', json_build_object(
+        'class_id', r.class_id,
+        'date', r.date,
         'marked', count(*),
         'present', count(*) filter (where g.status = 'present'),
         'absent', count(*) filter (where g.status = 'absent'),
         'late', count(*) filter (where g.status = 'late'),
         'corrected', (select count(*) from written where is_correction),
         'unchanged', count(*) - (select count(*) from written)),
-      (select jsonb_agg(to_jsonb(written)) from written where written.status <> 'present')
-    into answer, absences
-    from input g;
+      'not_enrolled', (
+        select json_agg(json_build_object(
+            'path', format('records.%s.student_id', refused.n - 1),
+            'message', format('Student %s is not in this class and was not in it on %s.', refused.student_id, r.date))
+          order by refused.n)
+        from (select n, student_id from input where not is_enrolled order by n limit 10) refused),
+      'not_written', count(*) - (select count(*) from written),
+      'absences', (select json_agg(written) from written where status <> 'present'))
+    from input g cross join request r
+    group by r.class_id, r.date
+  $statement$, p);
 end $$;
 comment on function api.attendance_write is
-  'Writes the records [{student_id, status}] of a class and a day, except those that the class may not overwrite. '
-  'answer is what attendance_mark returns, absences are the new or changed marks that say absent or late.';
+  'Writes the records of a class and a day, {class_id, date, records: [{student_id, status}], marked_by_name, '
+  'marked_at}, except those of students who are not in the class and those that the class may not overwrite. {answer: '
+  'that of attendance_mark; not_enrolled: error details for the first ten records whose student is not in the class, '
+  'neither now nor on the day, or null; not_written: the number of records that changed nothing; absences: the new or '
+  'changed marks that say absent or late, [{id, student_id, status}], or null}.';
 
 create function api.attendance_mark(p jsonb) returns json language plpgsql as $$
 declare
@@ -270,38 +287,46 @@ declare
   v_scope text := core.widen_scope(v_marks_any);
   v_day record;
   v_details json;
-  v_written record;
+  v_written json;
 begin
   v_day := api.attendance_require_markable(v_class_id, v_date, v_marks_any);
 
   -- Students may have marks of a previous class that the user does not teach.
   perform core.widen_scope();
-  if v_day.holiday_name is not null and exists (
-    select from jsonb_to_recordset(v_records) r (student_id bigint)
-    where not exists (
-      select from attendance a
-      where a.student_id = r.student_id and a.date = v_date and a.class_id = v_class_id)) then
-    perform core.refuse_field('conflict', 'date',
-      format('%s is a holiday (%s). You can only correct existing marks.', v_date, v_day.holiday_name));
+  if v_day.holiday_name is not null then
+    if exists (
+      select from jsonb_to_recordset(v_records) r (student_id bigint)
+      where not exists (
+        select from attendance a
+        where a.student_id = r.student_id and a.date = v_date and a.class_id = v_class_id)) then
+      perform core.refuse_field('conflict', 'date',
+        format('%s is a holiday (%s). You can only correct existing marks.', v_date, v_day.holiday_name));
+    end if;
   end if;
-  v_details := api.attendance_not_enrolled(v_class_id, v_date, v_records);
-  if v_details is not null then
+
+  v_written := api.attendance_write(
+    p || jsonb_build_object('marked_by_name', v_day.marked_by_name, 'marked_at', v_now));
+
+  -- An error undoes what was written.
+  v_details := v_written -> 'not_enrolled';
+  if v_details ->> 0 is not null then
     perform core.fail('invalid_reference', v_details -> 0 ->> 'message', v_details);
   end if;
-
-  v_written := api.attendance_write(v_class_id, v_date, v_records, v_day.marked_by_name, v_now);
-
-  -- Checked after writing, so that a mark counts that another request wrote while this one waited for its lock.
-  v_details := api.attendance_marked_elsewhere(v_class_id, v_date, v_records);
-  if v_details is not null then
-    perform core.fail('conflict', v_details -> 0 ->> 'message', v_details);
+  if (v_written ->> 'not_written')::integer > 0 then
+    -- Checked after writing, so that a mark counts that another request wrote while this one waited for its lock.
+    v_details := api.attendance_marked_elsewhere(v_class_id, v_date, v_records);
+    if v_details is not null then
+      perform core.fail('conflict', v_details -> 0 ->> 'message', v_details);
+    end if;
   end if;
-  -- Entering old registers must not notify anyone.
-  if v_written.absences is not null and v_date > core.today() - 7 then
-    perform api.attendance_notify(v_written.absences, v_class_id, v_date);
+  if v_written ->> 'absences' is not null then
+    -- Entering old registers must not notify anyone.
+    if v_date > core.today() - 7 then
+      perform api.attendance_notify((v_written -> 'absences')::jsonb, v_class_id, v_date);
+    end if;
   end if;
   perform core.restore_scope(v_scope);
-  return v_written.answer;
+  return v_written -> 'answer';
 end $$;
 comment on function api.attendance_mark is
   'Marks students of a class, all or none: {class_id, date, records: [{student_id, status}]}. Repeating a request '

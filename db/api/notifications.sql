@@ -302,24 +302,27 @@ create function api.locale() returns text language sql stable as $$
 $$;
 comment on function api.locale is 'The locale of the documents of the school.';
 
-create function api.student_recipients(p_students jsonb) returns jsonb language sql stable as $$
-  select jsonb_agg(
-    recipient.value || jsonb_build_object('variables',
-      requested.value - 'student_id' || jsonb_build_object('student_name', s.first_name || ' ' || s.last_name))
-    order by requested.n)
-  from jsonb_array_elements(p_students) with ordinality requested (value, n)
-  join student s on s.id = (requested.value ->> 'student_id')::bigint
-  left join user_account u on u.id = s.user_id and u.is_active and u.deleted_at is null
-  cross join lateral (
-    select jsonb_build_object('user_id', s.user_id) as value
-    where s.user_id is not null
-    union all
-    select jsonb_build_object(
-      'email', s.parent_email,
-      'name', coalesce(s.parent_name, 'Parent of ' || s.first_name || ' ' || s.last_name))
-    where lower(trim(s.parent_email)) <> '' and lower(trim(s.parent_email)) is distinct from u.email
-  ) recipient;
-$$;
+create function api.student_recipients(p_students jsonb) returns jsonb language plpgsql stable strict as $$
+begin
+  return core.run_prepared($statement$
+    select json_agg(
+      recipient.value || jsonb_build_object('variables',
+        requested.value - 'student_id' || jsonb_build_object('student_name', s.first_name || ' ' || s.last_name))
+      order by requested.n)
+    from jsonb_array_elements(core.request()) with ordinality requested (value, n)
+    join student s on s.id = (requested.value ->> 'student_id')::bigint
+    left join user_account u on u.id = s.user_id and u.is_active and u.deleted_at is null
+    cross join lateral (
+      select jsonb_build_object('user_id', s.user_id) as value
+      where s.user_id is not null
+      union all
+      select jsonb_build_object(
+        'email', s.parent_email,
+        'name', coalesce(s.parent_name, 'Parent of ' || s.first_name || ' ' || s.last_name))
+      where lower(trim(s.parent_email)) <> '' and lower(trim(s.parent_email)) is distinct from u.email
+    ) recipient
+  $statement$, p_students);
+end $$;
 comment on function api.student_recipients is
   'The recipients of an event about students, [{student_id, …variables}], for core.notify: the user of each student, '
   'and the email address of the parent, unless an active student logs in with the same address. Adds the variable '

@@ -84,52 +84,60 @@ comment on function api.number_next is
   'The next number of a series of this school in the current year, without gaps: RCT-2026-000001. Locks the counter '
   'until the transaction ends, so it should be the last step.';
 
+-- The lock makes concurrent payments wait, so that each is checked against the balance that the other left.
+create function api.lock_bill(p_kind text, p_id bigint) returns json language plpgsql as $$
+begin
+  return core.run_prepared(format($statement$
+    select row_to_json(bill)
+    from (
+      select b.student_id, b.status, b.amount - b.paid_amount as balance,
+        core.today() as today,
+        api.currency() as currency,
+        (select u.first_name || ' ' || u.last_name from user_account u where u.id = core.user_id()) as user_name
+      from %I b
+      where b.id = (core.request() ->> 'id')::bigint
+      for no key update of b
+    ) bill
+  $statement$, p_kind), jsonb_build_object('id', p_id));
+end $$;
+comment on function api.lock_bill is
+  'Locks an invoice or a student_fee (p_kind) until the commit: {student_id, status, balance}, and what else a payment '
+  'needs: {today, currency, user_name}. Null for an unknown one.';
+
 create function api.record_payment(p_kind text, p_id bigint, p jsonb) returns json language plpgsql as $$
 declare
   v_kind_name text := replace(p_kind, '_', ' ');
-  v_bill record;
-  v_amount numeric := (p ->> 'amount')::numeric;
-  v_date date := coalesce((p ->> 'payment_date')::date, core.today());
+  v_bill json := api.lock_bill(p_kind, p_id);
+  v_status text := v_bill ->> 'status';
+  v_balance numeric := v_bill ->> 'balance';
+  v_amount numeric := p ->> 'amount';
+  v_date date := coalesce(p ->> 'payment_date', v_bill ->> 'today');
   v_id bigint;
   v_payment json;
 begin
-  -- The lock makes concurrent payments wait, so that each is checked against the balance that the other left.
-  if p_kind = 'invoice' then
-    select student_id, status, amount - paid_amount as balance
-      into v_bill
-      from invoice
-      where id = p_id
-      for no key update;
-  else
-    select student_id, status, amount - paid_amount as balance
-      into v_bill
-      from student_fee
-      where id = p_id
-      for no key update;
-  end if;
-  if v_bill.student_id is null then
+  if v_bill is null then
     perform core.refuse_field('invalid_reference', p_kind || '_id', format('There is no %s %s.', v_kind_name, p_id));
-  elsif v_date > core.today() then
+  elsif v_date > (v_bill ->> 'today')::date then
     perform core.refuse_field('validation_error', 'payment_date', 'must not be in the future');
-  elsif v_bill.status = 'draft' then
+  elsif v_status = 'draft' then
     perform core.fail('invalid_state', 'This invoice is a draft. Issue it first.');
-  elsif v_bill.status in ('waived', 'void') then
-    perform core.fail('invalid_state', format('This %s is %s and cannot be paid.', v_kind_name, v_bill.status));
-  elsif v_amount > v_bill.balance then
-    perform core.refuse_field('conflict', 'amount', format('The balance is %s.', v_bill.balance));
+  elsif v_status in ('waived', 'void') then
+    perform core.fail('invalid_state', format('This %s is %s and cannot be paid.', v_kind_name, v_status));
+  elsif v_amount > v_balance then
+    perform core.refuse_field('conflict', 'amount', format('The balance is %s.', v_balance));
   end if;
   insert into payment (
       student_id, student_fee_id, invoice_id, amount, payment_date, payment_method, reference_number, notes,
       recorded_by, recorded_by_name, receipt_number)
     values (
-      v_bill.student_id, case when p_kind <> 'invoice' then p_id end, case when p_kind = 'invoice' then p_id end,
-      v_amount, v_date, coalesce(p ->> 'payment_method', p ->> 'method'), p ->> 'reference_number', p ->> 'notes',
-      core.user_id(), api.user_name(), api.number_next('RCT'))
+      (v_bill ->> 'student_id')::bigint, case when p_kind <> 'invoice' then p_id end,
+      case when p_kind = 'invoice' then p_id end, v_amount, v_date, coalesce(p ->> 'payment_method', p ->> 'method'),
+      p ->> 'reference_number', p ->> 'notes', core.user_id(), v_bill ->> 'user_name', api.number_next('RCT'))
     returning id into v_id;
   v_payment := api.payment_record(v_id);
   perform core.notify('payment.received', api.student_recipients(jsonb_build_array(jsonb_build_object(
-    'student_id', v_bill.student_id, 'amount', core.written_amount(v_amount, api.currency()),
-    'balance', core.written_amount(v_bill.balance - v_amount, api.currency()), 'date', core.written_day(v_date),
+    'student_id', v_bill -> 'student_id', 'amount', core.written_amount(v_amount, v_bill ->> 'currency'),
+    'balance', core.written_amount(v_balance - v_amount, v_bill ->> 'currency'), 'date', core.written_day(v_date),
     'receipt_number', v_payment ->> 'receipt_number',
     'paid_for', coalesce(v_payment ->> 'fee_structure_name', 'invoice ' || (v_payment ->> 'invoice_number'))))));
   return v_payment;

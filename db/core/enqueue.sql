@@ -28,7 +28,8 @@ create function core.next_slot(p_tenant_id text, p_first integer, p_last integer
       order by j.priority, j.run_at limit 1
     ),
     (
-      select max((waiting.priority - p_first) / p_step) + 1
+      -- Reads the queue from its end, until the first job of the school.
+      select (waiting.priority - p_first) / p_step + 1
       from (
         select j.priority, j.payload
         from graphile_worker._private_jobs j
@@ -36,6 +37,7 @@ create function core.next_slot(p_tenant_id text, p_first integer, p_last integer
         order by j.priority desc, j.run_at desc limit 1000
       ) waiting
       where waiting.payload ->> 'tenant_id' is not distinct from p_tenant_id
+      order by waiting.priority desc limit 1
     )), 0);
 $$;
 comment on function core.next_slot is

@@ -74,12 +74,8 @@ create function core.quiet_hours_end(p_from time, p_until time, p_time_zone text
 comment on function core.quiet_hours_end is
   'The end of the quiet hours that contain a moment; null outside of quiet hours, and when none are set.';
 
-create type core.outgoing_message as (
-  recipient_number integer, channel text, user_id bigint, address text, name text, title text, message text);
-comment on type core.outgoing_message is
-  'What one recipient receives on one channel. Recipients who can log in have the numbers 1 to n, the others follow.';
-
-create function core.lock_notification_recipients(p_recipients text[]) returns void language plpgsql as $$
+create function core.lock_notification_recipients(p_recipients text[]) returns void
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_school bigint := core.lock_key('notifications', core.tenant_id());
   v_key bigint;
@@ -103,140 +99,175 @@ comment on function core.lock_notification_recipients is
   'of the server is small. A transaction that notifies more than once must lock all recipients first, or two of them '
   'can deadlock.';
 
+-- The statements of a message are core.run_prepared, because many requests notify somebody, and planning these takes
+-- several times as long as running them.
 create function core.compose_messages(p_words jsonb, p_channels text[], p_recipients jsonb, p_school text)
-  returns core.outgoing_message[] language sql stable as $$
-  with template as materialized (
-    -- Channels with the same text are rendered once.
-    select
-      array_agg(c) as channels,
-      core.template_format(title) as title,
-      core.placeholder_names(title) as title_names,
-      core.template_format(message) as message,
-      core.placeholder_names(message) as message_names
-    from unnest(p_channels) c, jsonb_to_record(p_words -> c) w (title text, message text)
-    group by title, message
-  ), recipient as materialized (
-    select
-      -- Those who can log in come first: the array of notification ids has the same order.
-      row_number() over (order by u.id is null, r.n)::integer as recipient_number,
-      u.id as user_id,
-      coalesce(u.email, nullif(lower(trim(r.email)), '')) as email,
-      coalesce(u.first_name || ' ' || u.last_name, r.name, '') as name,
-      jsonb_build_object(
-        'first_name', coalesce(u.first_name, r.name),
-        'last_name', u.last_name,
-        'name', coalesce(u.first_name || ' ' || u.last_name, r.name),
-        'school_name', p_school
-      ) || coalesce(r.variables, '{}') as variables
-    from rows from (
-      jsonb_to_recordset(p_recipients) as (user_id bigint, email text, name text, variables jsonb)
-    ) with ordinality r (user_id, email, name, variables, n)
-    left join user_account u on u.id = r.user_id and u.is_active and u.deleted_at is null
-    where u.id is not null or r.user_id is null
-  ), rendered as materialized (
-    select
-      r.recipient_number, r.user_id, r.email, r.name, t.channels,
-      core.clean_title(core.fill_placeholders(t.title, t.title_names, r.variables), p_school) as title,
-      -- The maximum length keeps streams, push messages and tables of thousands of these within bounds.
-      core.clean_message(core.fill_placeholders(t.message, t.message_names, r.variables)) as message
-    from recipient r cross join template t
-  )
-  select array_agg(row(m.recipient_number, c, m.user_id, m.email, m.name, m.title, m.message)::core.outgoing_message)
-  from rendered m cross join unnest(m.channels) c
-  where case c
-    when 'in_app' then m.user_id is not null
-    when 'push' then m.user_id in (select user_id from device)
-    else m.email is not null
-  end
-$$;
+  returns json language plpgsql as $$
+begin
+  return core.run_prepared($statement$
+    with request as materialized (
+      select r.*
+      from jsonb_to_record(core.request()) r (words jsonb, channels text[], recipients jsonb, school text)
+    ), template as materialized (
+      -- Channels with the same text are rendered once.
+      select
+        array_agg(c) as channels,
+        core.template_format(title) as title,
+        core.placeholder_names(title) as title_names,
+        core.template_format(message) as message,
+        core.placeholder_names(message) as message_names
+      from request, unnest(channels) c, jsonb_to_record(words -> c) w (title text, message text)
+      group by title, message
+    ), recipient as materialized (
+      select
+        -- Those who can log in come first, in the order of their notifications.
+        row_number() over (order by u.id is null, r.n)::integer as recipient_number,
+        u.id as user_id,
+        coalesce(u.email, nullif(lower(trim(r.email)), '')) as email,
+        coalesce(u.first_name || ' ' || u.last_name, r.name, '') as name,
+        request.school,
+        jsonb_build_object(
+          'first_name', coalesce(u.first_name, r.name),
+          'last_name', u.last_name,
+          'name', coalesce(u.first_name || ' ' || u.last_name, r.name),
+          'school_name', request.school
+        ) || coalesce(r.variables, '{}') as variables
+      from request
+      cross join rows from (
+        jsonb_to_recordset(request.recipients) as (user_id bigint, email text, name text, variables jsonb)
+      ) with ordinality r (user_id, email, name, variables, n)
+      left join user_account u on u.id = r.user_id and u.is_active and u.deleted_at is null
+      where u.id is not null or r.user_id is null
+    ), rendered as materialized (
+      select
+        r.recipient_number, r.user_id, r.email, r.name, t.channels,
+        core.clean_title(core.fill_placeholders(t.title, t.title_names, r.variables), r.school) as title,
+        -- The maximum length keeps streams, push messages and tables of thousands of these within bounds.
+        core.clean_message(core.fill_placeholders(t.message, t.message_names, r.variables)) as message
+      from recipient r cross join template t
+    )
+    select case when count(*) > 0 then json_build_object(
+      'messages', json_agg(json_build_object(
+        'recipient_number', m.recipient_number,
+        'channel', c,
+        'user_id', m.user_id,
+        'address', m.email,
+        'name', m.name,
+        'title', m.title,
+        'message', m.message)),
+      'names', json_agg(distinct case c when 'email' then m.email else m.user_id::text end)) end
+    from rendered m cross join unnest(m.channels) c
+    where case c
+      when 'in_app' then m.user_id is not null
+      when 'push' then m.user_id in (select user_id from device)
+      else m.email is not null
+    end
+  $statement$, jsonb_build_object(
+    'words', p_words, 'channels', p_channels, 'recipients', p_recipients, 'school', p_school));
+end $$;
 comment on function core.compose_messages is
   'Renders p_words for each recipient and channel. Leaves out users who cannot log in, and channels on which the '
-  'recipient cannot be reached; null if nobody is left.';
+  'recipient cannot be reached. {messages: [{recipient_number, channel, user_id, address, name, title, message}], '
+  'names: those of core.lock_notification_recipients}; null if nobody is left. Recipients who can log in have the '
+  'numbers 1 to n, the others follow.';
 
-create function core.insert_notifications(
-    p_messages core.outgoing_message[], p_type text, p_action_url text, p_now timestamptz) returns bigint[]
-  language plpgsql as $$
-declare
-  v_ids bigint[] := array(select nextval('notification_id_seq') from unnest(p_messages) m where m.channel = 'in_app');
+create function core.store_messages(
+    p_messages json, p_type text, p_action_url text, p_setting platform.notification_setting, p_today timestamptz)
+  returns json language plpgsql as $$
 begin
-  insert into notification (id, user_id, title, message, type, action_url, created_at, updated_at)
-    select v_ids[m.recipient_number], m.user_id, m.title, m.message, p_type, p_action_url, p_now, p_now
-    from unnest(p_messages) m
-    where m.channel = 'in_app'
-    order by m.recipient_number;
-  return v_ids;
-end $$;
-comment on function core.insert_notifications is
-  'Stores the messages of the channel in_app; returns their ids, indexed by recipient number.';
-
-create function core.insert_deliveries(
-    p_messages core.outgoing_message[], p_notification_ids bigint[], p_action_url text,
-    p_setting platform.notification_setting, p_today timestamptz, p_now timestamptz) returns jsonb[]
-  language plpgsql as $$
-declare
-  v_jobs jsonb[];
-begin
-  with target as materialized (
-    -- The lock keeps a device until the commit: if it were removed meanwhile, the insert below would fail.
-    select m.*, d.id as device_id
-    from unnest(p_messages) m
-    join device d on d.user_id = m.user_id
-    where m.channel = 'push'
-    for key share of d
-  ), planned as (
-    select
-      t.*,
-      p_setting.push_per_user_per_day as daily_limit,
-      row_number() over (partition by t.device_id order by t.recipient_number)
-        + case when p_setting.push_per_user_per_day is not null then (
-            select count(*) from notification_delivery d
-            where d.device_id = t.device_id and d.created_at >= p_today and d.status <> 'dropped'
-          ) end as number_today
-    from target t
-    union all
-    select
-      m.*,
-      null,
-      p_setting.emails_per_user_per_day,
-      row_number() over (partition by m.address order by m.recipient_number)
-        + case when p_setting.emails_per_user_per_day is not null then (
-            select count(*) from notification_delivery d
-            where d.address = m.address and d.created_at >= p_today and d.status <> 'dropped'
-          ) end
-    from unnest(p_messages) m
-    where m.channel = 'email'
-  ), inserted as (
-    insert into notification_delivery (notification_id, user_id, channel, device_id, address, recipient_name,
-        title, message, action_url, status, reason, created_at, updated_at)
+  return core.run_prepared($statement$
+    with request as materialized (
+      select r.*
+      from jsonb_to_record(core.request()) r (
+        messages jsonb, type text, action_url text, push_limit integer, email_limit integer, today timestamptz,
+        now timestamptz)
+    ), message as materialized (
+      select m.*
+      from request
+      cross join lateral jsonb_to_recordset(messages) m (
+        recipient_number integer, channel text, user_id bigint, address text, name text, title text, message text)
+    ), numbered as materialized (
+      select in_app.*, nextval('notification_id_seq') as id
+      from (
+        select recipient_number, user_id, title, message
+        from message
+        where channel = 'in_app'
+        order by recipient_number
+      ) in_app
+    ), notified as (
+      insert into notification (id, user_id, title, message, type, action_url, created_at, updated_at)
+        select n.id, n.user_id, n.title, n.message, r.type, r.action_url, r.now, r.now
+        from numbered n cross join request r
+        order by n.id
+    ), target as materialized (
+      -- The lock keeps a device until the commit: if it were removed meanwhile, the insert below would fail.
+      select m.*, d.id as device_id
+      from message m
+      join device d on d.user_id = m.user_id
+      where m.channel = 'push'
+      for key share of d
+    ), planned as (
       select
-        p_notification_ids[recipient_number], user_id, channel, device_id,
-        case when channel = 'email' then address end,
-        name, title, message, p_action_url,
-        case when number_today > daily_limit then 'dropped' else 'pending' end,
-        case when number_today > daily_limit then 'daily_limit' end,
-        p_now, p_now
-      from planned
-      order by recipient_number, device_id
-      returning id, status
-  ), batch as (
-    select min(id) as from_id, max(id) as to_id, array_agg(id order by id) as ids
-    from (
-      select id, (row_number() over (order by id) - 1) / 100 as batch_number from inserted where status = 'pending'
-    ) pending
-    group by batch_number
-  )
-  -- The range has ids of other transactions if the school sent other messages at the same time.
-  select array_agg(
-      jsonb_build_object('from_id', from_id, 'to_id', to_id)
-        || case when to_id - from_id >= cardinality(ids) then jsonb_build_object('only', ids) else '{}' end
-      order by from_id)
-    into v_jobs
-    from batch;
-  return v_jobs;
+        t.*,
+        r.push_limit as daily_limit,
+        row_number() over (partition by t.device_id order by t.recipient_number)
+          + case when r.push_limit is not null then (
+              select count(*) from notification_delivery d
+              where d.device_id = t.device_id and d.created_at >= r.today and d.status <> 'dropped'
+            ) end as number_today
+      from target t cross join request r
+      union all
+      select
+        m.*,
+        null,
+        r.email_limit,
+        row_number() over (partition by m.address order by m.recipient_number)
+          + case when r.email_limit is not null then (
+              select count(*) from notification_delivery d
+              where d.address = m.address and d.created_at >= r.today and d.status <> 'dropped'
+            ) end
+      from message m cross join request r
+      where m.channel = 'email'
+    ), inserted as (
+      insert into notification_delivery (notification_id, user_id, channel, device_id, address, recipient_name,
+          title, message, action_url, status, reason, created_at, updated_at)
+        select
+          n.id, p.user_id, p.channel, p.device_id,
+          case when p.channel = 'email' then p.address end,
+          p.name, p.title, p.message, r.action_url,
+          case when p.number_today > p.daily_limit then 'dropped' else 'pending' end,
+          case when p.number_today > p.daily_limit then 'daily_limit' end,
+          r.now, r.now
+        from planned p
+        cross join request r
+        left join numbered n using (recipient_number)
+        order by p.recipient_number, p.device_id
+        returning id, status
+    ), batch as (
+      select min(id) as from_id, max(id) as to_id, array_agg(id order by id) as ids
+      from (
+        select id, (row_number() over (order by id) - 1) / 100 as batch_number from inserted where status = 'pending'
+      ) pending
+      group by batch_number
+    )
+    select json_build_object(
+      -- The range has ids of other transactions if the school sent other messages at the same time.
+      'jobs', (
+        select json_agg(
+            jsonb_build_object('from_id', from_id, 'to_id', to_id)
+              || case when to_id - from_id >= cardinality(ids) then jsonb_build_object('only', ids) else '{}' end
+            order by from_id)
+        from batch),
+      'user_ids', (select json_agg(distinct user_id order by user_id) from numbered),
+      'recipients', (select count(distinct recipient_number) from message))
+  $statement$, jsonb_build_object(
+    'messages', p_messages, 'type', p_type, 'action_url', p_action_url, 'push_limit', p_setting.push_per_user_per_day,
+    'email_limit', p_setting.emails_per_user_per_day, 'today', p_today, 'now', clock_timestamp()));
 end $$;
-comment on function core.insert_deliveries is
-  'Stores a delivery for each push message to a device and for each email; drops those above the daily limits. '
-  'Returns the payloads of the jobs `deliver` for the rest, 100 deliveries each; null if there are none.';
+comment on function core.store_messages is
+  'Stores a notification for each message of the channel in_app, and a delivery for each push message to a device and '
+  'for each email; drops those above the daily limits. {jobs: the payloads of the jobs `deliver` for the rest, 100 '
+  'deliveries each, or null; user_ids: the users with a notification, or null; recipients: their number}.';
 
 create function core.publish_notifications(p_user_ids bigint[]) returns void language plpgsql as $$
 begin
@@ -260,43 +291,42 @@ declare
   v_before text[] := core.enter_tenant(v_tenant_id);
   v_setting platform.notification_setting;
   v_tenant record;
-  v_channels text[];
-  v_messages core.outgoing_message[];
-  v_notification_ids bigint[];
-  v_now timestamptz;
-  v_jobs jsonb[];
+  v_composed json;
+  v_stored json;
 begin
+  -- The statements about tables of the school set the path themselves. The others keep their plans, because here the
+  -- path is the same for each school.
+  perform set_config('search_path', 'pg_catalog, pg_temp', true);
   select s as setting, t.name as school, t.time_zone, date_trunc('day', now(), t.time_zone) as today
     into strict v_tenant
     from platform.notification_setting s
     cross join platform.tenant t
     where t.id = v_tenant_id;
   v_setting := v_tenant.setting;
-  v_channels := array(
+  v_composed := core.compose_messages(p_words, array(
     select c from jsonb_object_keys(p_words) c
     where case c
       when 'in_app' then v_setting.in_app
       when 'push' then v_setting.push
       when 'email' then v_setting.email
-    end);
-  v_messages := core.compose_messages(p_words, v_channels, p_recipients, v_tenant.school);
-  if v_messages is not null then
+    end), p_recipients, v_tenant.school);
+  if v_composed is not null then
     -- Locked from before the ids are drawn until the commit. A client that reads what comes after an id misses nothing,
     -- since the ids of a user are in commit order.
-    perform core.lock_notification_recipients(array(
-      select distinct case m.channel when 'email' then m.address else m.user_id::text end from unnest(v_messages) m));
-    v_now := clock_timestamp();
-    v_notification_ids := core.insert_notifications(v_messages, p_type, p_action_url, v_now);
-    v_jobs := core.insert_deliveries(v_messages, v_notification_ids, p_action_url, v_setting, v_tenant.today, v_now);
-    if v_jobs is not null then
-      perform core.enqueue_all('deliver', v_jobs, p_run_at =>
-        core.quiet_hours_end(v_setting.quiet_from, v_setting.quiet_until, v_tenant.time_zone, now()));
+    perform core.lock_notification_recipients(array(select json_array_elements_text(v_composed -> 'names')));
+    v_stored := core.store_messages(v_composed -> 'messages', p_type, p_action_url, v_setting, v_tenant.today);
+    if v_stored ->> 'jobs' is not null then
+      perform core.enqueue_all(
+        'deliver',
+        array(select jsonb_array_elements((v_stored -> 'jobs')::jsonb)),
+        p_run_at => core.quiet_hours_end(v_setting.quiet_from, v_setting.quiet_until, v_tenant.time_zone, now()));
     end if;
-    perform core.publish_notifications(array(
-      select distinct m.user_id from unnest(v_messages) m where m.channel = 'in_app' order by m.user_id));
+    if v_stored ->> 'user_ids' is not null then
+      perform core.publish_notifications(array(select json_array_elements_text(v_stored -> 'user_ids')::bigint));
+    end if;
   end if;
   perform core.leave_tenant(v_before);
-  return (select count(distinct m.recipient_number) from unnest(v_messages) m);
+  return coalesce((v_stored ->> 'recipients')::integer, 0);
 end $$;
 comment on function core.send_message is
   'Sends given texts, {in_app: {title, message}, push: …, email: …} with placeholders, to p_recipients (as in '
@@ -310,6 +340,25 @@ comment on function core.is_mandatory is
   'impersonation by removing the feature first, and schools whose plan lacks notifications would not learn that their '
   'subscription ends.';
 
+create function core.event_words(p_event text) returns json language plpgsql as $$
+begin
+  return core.run_prepared($statement$
+    select json_object_agg(chosen.channel, json_build_object(
+      'title', coalesce(school_text.title, operator_text.subject, e.title),
+      'message', coalesce(school_text.message, operator_text.body, e.message)))
+    from core.notification_event e
+    left join notification_event decided on decided.event = e.key
+    cross join unnest(coalesce(decided.channels, e.channels)) chosen (channel)
+    left join platform.notification_template operator_text
+      on operator_text.key = e.key and operator_text.channel = chosen.channel and operator_text.is_active
+    left join notification_template school_text on lower(school_text.name) = e.key
+    where e.key = core.request() ->> 'event' and coalesce(decided.is_enabled, true)
+  $statement$, jsonb_build_object('event', p_event));
+end $$;
+comment on function core.event_words is
+  'The texts of an event of the catalog on each of its channels, {in_app: {title, message}, …}: those of the school '
+  'win over those of operators, and those over the catalog. Null if the school has switched the event off.';
+
 create function core.notify(p_event text, p_recipients jsonb, p_action_url text default null) returns integer
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -321,17 +370,7 @@ begin
     return 0;
   end if;
   v_before := core.enter_tenant(core.tenant_id());
-  select jsonb_object_agg(chosen.channel, jsonb_build_object(
-      'title', coalesce(school_text.title, operator_text.subject, e.title),
-      'message', coalesce(school_text.message, operator_text.body, e.message)))
-    into v_words
-    from core.notification_event e
-    left join notification_event decided on decided.event = e.key
-    cross join unnest(coalesce(decided.channels, e.channels)) chosen (channel)
-    left join platform.notification_template operator_text
-      on operator_text.key = e.key and operator_text.channel = chosen.channel and operator_text.is_active
-    left join notification_template school_text on lower(school_text.name) = e.key
-    where e.key = p_event and coalesce(decided.is_enabled, true);
+  v_words := core.event_words(p_event);
   perform core.leave_tenant(v_before);
   if v_words is null then
     return 0;
