@@ -207,7 +207,9 @@ comment on function api.attendance_marked_elsewhere is
   'if there are none.';
 
 -- One statement, so that a connection plans it once for each school (core.run_prepared).
-create function api.attendance_write(p jsonb) returns json language plpgsql as $$
+create function api.attendance_write(
+  p_class_id bigint, p_date date, p_records jsonb, p_marked_by_name text, p_marked_at timestamptz
+) returns json language plpgsql as $$
 begin
   return core.run_prepared($statement$
     with request as materialized (
@@ -268,14 +270,15 @@ begin
       'absences', (select json_agg(written) from written where status <> 'present'))
     from input g cross join request r
     group by r.class_id, r.date
-  $statement$, p);
+  $statement$, jsonb_build_object('class_id', p_class_id, 'date', p_date, 'records', p_records,
+    'marked_by_name', p_marked_by_name, 'marked_at', p_marked_at));
 end $$;
 comment on function api.attendance_write is
-  'Writes the records of a class and a day, {class_id, date, records: [{student_id, status}], marked_by_name, '
-  'marked_at}, except those of students who are not in the class and those that the class may not overwrite. {answer: '
-  'that of attendance_mark; not_enrolled: error details for the first ten records whose student is not in the class, '
-  'neither now nor on the day, or null; not_written: the number of records that changed nothing; absences: the new or '
-  'changed marks that say absent or late, [{id, student_id, status}], or null}.';
+  'Writes the records [{student_id, status}] of a class and a day, except those of students who are not in the class '
+  'and those that the class may not overwrite. {answer: that of attendance_mark; not_enrolled: error details for the '
+  'first ten records whose student is not in the class, neither now nor on the day, or null; not_written: the number '
+  'of records that changed nothing; absences: the new or changed marks that say absent or late, [{id, student_id, '
+  'status}], or null}.';
 
 create function api.attendance_mark(p jsonb) returns json language plpgsql as $$
 declare
@@ -304,8 +307,7 @@ begin
     end if;
   end if;
 
-  v_written := api.attendance_write(
-    p || jsonb_build_object('marked_by_name', v_day.marked_by_name, 'marked_at', v_now));
+  v_written := api.attendance_write(v_class_id, v_date, v_records, v_day.marked_by_name, v_now);
 
   -- An error undoes what was written.
   v_details := v_written -> 'not_enrolled';
