@@ -215,7 +215,7 @@ begin
     with request as materialized (
       select r.*
       from jsonb_to_record(core.request()) r (
-        class_id bigint, date date, records jsonb, marked_by_name text, marked_at timestamptz)
+        class_id bigint, date date, marked_by_name text, marked_at timestamptz)
     ), input as materialized (
       select g.n, g.student_id, g.status,
         g.student_id in (
@@ -223,9 +223,8 @@ begin
           from enrollment e
           where e.class_id = (select class_id from request)
             and (e.status = 'active' or (select date from request) between e.starts_on and e.ends_on)) as is_enrolled
-      from request
-      cross join rows from (
-        jsonb_to_recordset(request.records) as (student_id bigint, status text)
+      from rows from (
+        jsonb_to_recordset((select core.request() -> 'records')) as (student_id bigint, status text)
       ) with ordinality g (student_id, status, n)
     ), written as (
       insert into attendance as a (student_id, class_id, date, status, marked_by, marked_by_name, marked_at)

@@ -176,29 +176,25 @@ create function core.store_messages(
   returns json language plpgsql as $$
 begin
   return core.run_prepared($statement$
+    -- Without the messages, since reading a row of it for each message copies the row.
     with request as materialized (
       select r.*
       from jsonb_to_record(core.request()) r (
-        messages jsonb, type text, action_url text, push_limit integer, email_limit integer, today timestamptz,
-        now timestamptz)
+        type text, action_url text, push_limit integer, email_limit integer, today timestamptz, now timestamptz)
     ), message as materialized (
       select m.*
-      from request
-      cross join lateral jsonb_to_recordset(messages) m (
+      from jsonb_to_recordset((select core.request() -> 'messages')) m (
         recipient_number integer, channel text, user_id bigint, address text, name text, title text, message text)
-    ), numbered as materialized (
-      select in_app.*, nextval('notification_id_seq') as id
-      from (
-        select recipient_number, user_id, title, message
-        from message
-        where channel = 'in_app'
-        order by recipient_number
-      ) in_app
+    ), drawn as materialized (
+      -- An array: Postgres does not know the number of recipients, and would join the ids of 10,000 in a nested loop.
+      select array(select nextval('notification_id_seq') from message where channel = 'in_app') as ids
     ), notified as (
       insert into notification (id, user_id, title, message, type, action_url, created_at, updated_at)
-        select n.id, n.user_id, n.title, n.message, r.type, r.action_url, r.now, r.now
-        from numbered n cross join request r
-        order by n.id
+        select
+          (select ids from drawn)[m.recipient_number], m.user_id, m.title, m.message, r.type, r.action_url, r.now, r.now
+        from message m cross join request r
+        where m.channel = 'in_app'
+        order by m.recipient_number
     ), target as materialized (
       -- The lock keeps a device until the commit: if it were removed meanwhile, the insert below would fail.
       select m.*, d.id as device_id
@@ -232,15 +228,13 @@ begin
       insert into notification_delivery (notification_id, user_id, channel, device_id, address, recipient_name,
           title, message, action_url, status, reason, created_at, updated_at)
         select
-          n.id, p.user_id, p.channel, p.device_id,
+          (select ids from drawn)[p.recipient_number], p.user_id, p.channel, p.device_id,
           case when p.channel = 'email' then p.address end,
           p.name, p.title, p.message, r.action_url,
           case when p.number_today > p.daily_limit then 'dropped' else 'pending' end,
           case when p.number_today > p.daily_limit then 'daily_limit' end,
           r.now, r.now
-        from planned p
-        cross join request r
-        left join numbered n using (recipient_number)
+        from planned p cross join request r
         order by p.recipient_number, p.device_id
         returning id, status
     ), batch as (
@@ -258,7 +252,7 @@ begin
               || case when to_id - from_id >= cardinality(ids) then jsonb_build_object('only', ids) else '{}' end
             order by from_id)
         from batch),
-      'user_ids', (select json_agg(distinct user_id order by user_id) from numbered),
+      'user_ids', (select json_agg(distinct user_id order by user_id) from message where channel = 'in_app'),
       'recipients', (select count(distinct recipient_number) from message))
   $statement$, jsonb_build_object(
     'messages', p_messages, 'type', p_type, 'action_url', p_action_url, 'push_limit', p_setting.push_per_user_per_day,
