@@ -323,7 +323,7 @@ begin
   if v_written ->> 'absences' is not null then
     -- Entering old registers must not notify anyone.
     if v_date > core.today() - 7 then
-      perform api.attendance_notify((v_written -> 'absences')::jsonb, v_class_id, v_date);
+      perform api.attendance_notify(v_written -> 'absences', v_class_id, v_date);
     end if;
   end if;
   perform core.restore_scope(v_scope);
@@ -338,35 +338,29 @@ comment on function api.attendance_mark is
   'a class outside the scope and for students who are not in it, neither now nor on that day, forbidden for a class '
   'that the user does not teach, conflict for new marks on a holiday and for marks of the class of that day.';
 
-create function api.attendance_notify(p_marks jsonb, p_class_id bigint, p_date date) returns void language plpgsql as $$
+create function api.attendance_notify(p_marks json, p_class_id bigint, p_date date) returns void
+  language plpgsql as $$
 declare
-  v_statuses text[] := '{absent,late}';
-  v_recipients jsonb[];
+  -- A mark that had this status before was already announced.
+  v_new json := core.run_prepared($statement$
+    select json_object_agg(status, students)
+    from (
+      select m.status, json_agg(json_build_object(
+          'student_id', m.student_id,
+          'class_name', (
+            select api.class_name(c.name, c.section) from class c where c.id = (core.request() ->> 'class_id')::bigint),
+          'date', core.written_day((core.request() ->> 'date')::date))) as students
+      from jsonb_to_recordset((select core.request() -> 'marks')) m (id bigint, student_id bigint, status text)
+      where not exists (
+        select from attendance_correction x where x.attendance_id = m.id and x.status = m.status)
+      group by m.status
+    ) new
+  $statement$, jsonb_build_object('marks', p_marks, 'class_id', p_class_id, 'date', p_date));
 begin
-  v_recipients := array(
-    select api.student_recipients((
-      select jsonb_agg(jsonb_build_object(
-        'student_id', m.student_id,
-        'class_name', api.class_name(c.name, c.section),
-        'date', core.written_day(p_date)))
-      from jsonb_to_recordset(p_marks) m (id bigint, student_id bigint, status text)
-      join class c on c.id = p_class_id
-      -- A mark that had this status before was already announced.
-      where m.status = s.status and not exists (
-        select from attendance_correction x where x.attendance_id = m.id and x.status = s.status)))
-    from unnest(v_statuses) with ordinality s (status, n)
-    order by n);
-  -- A transaction that notifies twice must lock the recipients of both notifications first.
-  perform core.lock_notification_recipients(array(
-    select distinct name
-    from unnest(v_recipients) list
-    cross join jsonb_to_recordset(list) r (user_id bigint, email text)
-    left join user_account u on u.id = r.user_id
-    cross join unnest(array[r.user_id::text, u.email, lower(trim(r.email))]) name
-    where name is not null));
-  for i in 1 .. cardinality(v_statuses) loop
-    perform core.notify('attendance.' || v_statuses[i], v_recipients[i]);
-  end loop;
+  perform core.notify_all((
+    select jsonb_agg(jsonb_build_object(
+      'event', 'attendance.' || status, 'recipients', api.student_recipients(students::jsonb)) order by status)
+    from json_each(v_new) new (status, students)));
 end $$;
 comment on function api.attendance_notify is
   'Notifies students and parents of marks [{id, student_id, status}] that say absent or late, once for each mark and '

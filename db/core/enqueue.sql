@@ -19,8 +19,9 @@ comment on function core.bulk_weight is 'How many slots a job takes in the order
 -- wait for each other to change a counter.
 -- Without statistics of the queue, whose size changes quickly, Postgres would sort all of it.
 create function core.next_slot(p_tenant_id text, p_first integer, p_last integer, p_step integer) returns integer
-  language sql stable set enable_sort = off as $$
-  select coalesce(greatest(
+  language plpgsql stable set enable_sort = off as $$
+begin
+  return coalesce(greatest(
     (
       select (j.priority - p_first) / p_step
       from graphile_worker._private_jobs j
@@ -39,7 +40,7 @@ create function core.next_slot(p_tenant_id text, p_first integer, p_last integer
       where waiting.payload ->> 'tenant_id' is not distinct from p_tenant_id
       order by waiting.priority desc limit 1
     )), 0);
-$$;
+end $$;
 comment on function core.next_slot is
   'The slot of the next message of a school in the order of all schools, in a range of priorities with p_step '
   'priorities per slot.';

@@ -96,59 +96,67 @@ comment on function core.lock_notification_recipients is
   'Locks users (by id) and email addresses until the commit, so that the notification ids of a user are in commit '
   'order and the daily limits per device and address are counted exactly. Up to 100 recipients get a lock each, in '
   'key order, plus a shared lock of the school; more take the lock of the school exclusively, because the lock table '
-  'of the server is small. A transaction that notifies more than once must lock all recipients first, or two of them '
-  'can deadlock.';
+  'of the server is small. Two transactions that each lock more than once can deadlock.';
 
 -- The statements of a message are core.run_prepared, because many requests notify somebody, and planning these takes
 -- several times as long as running them.
-create function core.compose_messages(p_words jsonb, p_channels text[], p_recipients jsonb, p_school text)
+create function core.compose_messages(p_mailings jsonb, p_channels text[], p_school text)
   returns json language plpgsql as $$
 begin
   return core.run_prepared($statement$
     with request as materialized (
-      select r.*
-      from jsonb_to_record(core.request()) r (words jsonb, channels text[], recipients jsonb, school text)
+      select r.* from jsonb_to_record(core.request()) r (channels text[], school text)
+    ), mailing as materialized (
+      select m.n, m.value
+      from jsonb_array_elements((select core.request() -> 'mailings')) with ordinality m (value, n)
     ), template as materialized (
       -- Channels with the same text are rendered once.
       select
-        array_agg(c) as channels,
+        m.n as mailing_number,
+        array_agg(w.channel) as channels,
         core.template_format(title) as title,
         core.placeholder_names(title) as title_names,
         core.template_format(message) as message,
         core.placeholder_names(message) as message_names
-      from request, unnest(channels) c, jsonb_to_record(words -> c) w (title text, message text)
-      group by title, message
+      from mailing m
+      cross join jsonb_each(m.value -> 'words') w (channel, text)
+      cross join jsonb_to_record(w.text) t (title text, message text)
+      where w.channel = any ((select channels from request)::text[])
+      group by m.n, title, message
     ), recipient as materialized (
       select
         -- Those who can log in come first, in the order of their notifications.
-        row_number() over (order by u.id is null, r.n)::integer as recipient_number,
+        row_number() over (order by u.id is null, m.n, r.n)::integer as recipient_number,
+        m.n as mailing_number,
+        m.value ->> 'type' as type,
         u.id as user_id,
         coalesce(u.email, nullif(lower(trim(r.email)), '')) as email,
         coalesce(u.first_name || ' ' || u.last_name, r.name, '') as name,
-        request.school,
         jsonb_build_object(
           'first_name', coalesce(u.first_name, r.name),
           'last_name', u.last_name,
           'name', coalesce(u.first_name || ' ' || u.last_name, r.name),
-          'school_name', request.school
+          'school_name', (select school from request)
         ) || coalesce(r.variables, '{}') as variables
-      from request
+      from mailing m
       cross join rows from (
-        jsonb_to_recordset(request.recipients) as (user_id bigint, email text, name text, variables jsonb)
+        jsonb_to_recordset(m.value -> 'recipients') as (user_id bigint, email text, name text, variables jsonb)
       ) with ordinality r (user_id, email, name, variables, n)
       left join user_account u on u.id = r.user_id and u.is_active and u.deleted_at is null
       where u.id is not null or r.user_id is null
     ), rendered as materialized (
       select
-        r.recipient_number, r.user_id, r.email, r.name, t.channels,
-        core.clean_title(core.fill_placeholders(t.title, t.title_names, r.variables), r.school) as title,
+        r.recipient_number, r.type, r.user_id, r.email, r.name, t.channels,
+        core.clean_title(
+          core.fill_placeholders(t.title, t.title_names, r.variables), (select school from request)) as title,
         -- The maximum length keeps streams, push messages and tables of thousands of these within bounds.
         core.clean_message(core.fill_placeholders(t.message, t.message_names, r.variables)) as message
-      from recipient r cross join template t
+      from recipient r join template t using (mailing_number)
     )
     select case when count(*) > 0 then json_build_object(
       'messages', json_agg(json_build_object(
         'recipient_number', m.recipient_number,
+        'type', m.type,
         'channel', c,
         'user_id', m.user_id,
         'address', m.email,
@@ -162,17 +170,16 @@ begin
       when 'push' then m.user_id in (select user_id from device)
       else m.email is not null
     end
-  $statement$, jsonb_build_object(
-    'words', p_words, 'channels', p_channels, 'recipients', p_recipients, 'school', p_school));
+  $statement$, jsonb_build_object('mailings', p_mailings, 'channels', p_channels, 'school', p_school));
 end $$;
 comment on function core.compose_messages is
-  'Renders p_words for each recipient and channel. Leaves out users who cannot log in, and channels on which the '
-  'recipient cannot be reached. {messages: [{recipient_number, channel, user_id, address, name, title, message}], '
-  'names: those of core.lock_notification_recipients}; null if nobody is left. Recipients who can log in have the '
-  'numbers 1 to n, the others follow.';
+  'Renders the words of mailings (as in core.send_mailings) for each recipient and channel of p_channels. Leaves out '
+  'users who cannot log in, and channels on which the recipient cannot be reached. {messages: [{recipient_number, '
+  'type, channel, user_id, address, name, title, message}], names: those of core.lock_notification_recipients}; null '
+  'if nobody is left. Recipients who can log in have the numbers 1 to n, the others follow.';
 
 create function core.store_messages(
-    p_messages json, p_type text, p_action_url text, p_setting platform.notification_setting, p_today timestamptz)
+    p_messages json, p_action_url text, p_setting platform.notification_setting, p_today timestamptz)
   returns json language plpgsql as $$
 begin
   return core.run_prepared($statement$
@@ -180,18 +187,19 @@ begin
     with request as materialized (
       select r.*
       from jsonb_to_record(core.request()) r (
-        type text, action_url text, push_limit integer, email_limit integer, today timestamptz, now timestamptz)
+        action_url text, push_limit integer, email_limit integer, today timestamptz, now timestamptz)
     ), message as materialized (
       select m.*
       from jsonb_to_recordset((select core.request() -> 'messages')) m (
-        recipient_number integer, channel text, user_id bigint, address text, name text, title text, message text)
+        recipient_number integer, type text, channel text, user_id bigint, address text, name text, title text,
+        message text)
     ), drawn as materialized (
       -- An array: Postgres does not know the number of recipients, and would join the ids of 10,000 in a nested loop.
       select array(select nextval('notification_id_seq') from message where channel = 'in_app') as ids
     ), notified as (
       insert into notification (id, user_id, title, message, type, action_url, created_at, updated_at)
         select
-          (select ids from drawn)[m.recipient_number], m.user_id, m.title, m.message, r.type, r.action_url, r.now, r.now
+          (select ids from drawn)[m.recipient_number], m.user_id, m.title, m.message, m.type, r.action_url, r.now, r.now
         from message m cross join request r
         where m.channel = 'in_app'
         order by m.recipient_number
@@ -255,7 +263,7 @@ begin
       'user_ids', (select json_agg(distinct user_id order by user_id) from message where channel = 'in_app'),
       'recipients', (select count(distinct recipient_number) from message))
   $statement$, jsonb_build_object(
-    'messages', p_messages, 'type', p_type, 'action_url', p_action_url, 'push_limit', p_setting.push_per_user_per_day,
+    'messages', p_messages, 'action_url', p_action_url, 'push_limit', p_setting.push_per_user_per_day,
     'email_limit', p_setting.emails_per_user_per_day, 'today', p_today, 'now', clock_timestamp()));
 end $$;
 comment on function core.store_messages is
@@ -278,54 +286,66 @@ end $$;
 comment on function core.publish_notifications is
   'Wakes the open streams of users at the commit; those of the whole school if there are more than 1,000 users.';
 
-create function core.send_message(p_type text, p_words jsonb, p_recipients jsonb, p_action_url text default null)
-  returns integer language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+-- Its own path has no tables of a school, because its statements keep their plans as long as the path is the same. The
+-- functions that need the tables set their path themselves.
+create function core.send_mailings(p_mailings jsonb, p_action_url text) returns integer
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-  v_tenant_id bigint := core.tenant_id();
-  v_before text[] := core.enter_tenant(v_tenant_id);
   v_setting platform.notification_setting;
   v_tenant record;
   v_composed json;
   v_stored json;
 begin
-  -- The statements about tables of the school set the path themselves. The others keep their plans, because here the
-  -- path is the same for each school.
-  perform set_config('search_path', 'pg_catalog, pg_temp', true);
   select s as setting, t.name as school, t.time_zone, date_trunc('day', now(), t.time_zone) as today
     into strict v_tenant
     from platform.notification_setting s
     cross join platform.tenant t
-    where t.id = v_tenant_id;
+    where t.id = core.tenant_id();
   v_setting := v_tenant.setting;
-  v_composed := core.compose_messages(p_words, array(
-    select c from jsonb_object_keys(p_words) c
-    where case c
-      when 'in_app' then v_setting.in_app
-      when 'push' then v_setting.push
-      when 'email' then v_setting.email
-    end), p_recipients, v_tenant.school);
-  if v_composed is not null then
-    -- Locked from before the ids are drawn until the commit. A client that reads what comes after an id misses nothing,
-    -- since the ids of a user are in commit order.
-    perform core.lock_notification_recipients(array(select json_array_elements_text(v_composed -> 'names')));
-    v_stored := core.store_messages(v_composed -> 'messages', p_type, p_action_url, v_setting, v_tenant.today);
-    if v_stored ->> 'jobs' is not null then
-      perform core.enqueue_all(
-        'deliver',
-        array(select jsonb_array_elements((v_stored -> 'jobs')::jsonb)),
-        p_run_at => core.quiet_hours_end(v_setting.quiet_from, v_setting.quiet_until, v_tenant.time_zone, now()));
-    end if;
-    if v_stored ->> 'user_ids' is not null then
-      perform core.publish_notifications(array(select json_array_elements_text(v_stored -> 'user_ids')::bigint));
-    end if;
+  v_composed := core.compose_messages(
+    p_mailings,
+    array_remove(array[
+      case when v_setting.in_app then 'in_app' end,
+      case when v_setting.push then 'push' end,
+      case when v_setting.email then 'email' end], null),
+    v_tenant.school);
+  if v_composed is null then
+    return 0;
   end if;
+  -- Locked from before the ids are drawn until the commit. A client that reads what comes after an id misses nothing,
+  -- since the ids of a user are in commit order.
+  perform core.lock_notification_recipients(array(select json_array_elements_text(v_composed -> 'names')));
+  v_stored := core.store_messages(v_composed -> 'messages', p_action_url, v_setting, v_tenant.today);
+  if v_stored ->> 'jobs' is not null then
+    perform core.enqueue_all(
+      'deliver',
+      array(select jsonb_array_elements((v_stored -> 'jobs')::jsonb)),
+      p_run_at => core.quiet_hours_end(v_setting.quiet_from, v_setting.quiet_until, v_tenant.time_zone, now()));
+  end if;
+  if v_stored ->> 'user_ids' is not null then
+    perform core.publish_notifications(array(select json_array_elements_text(v_stored -> 'user_ids')::bigint));
+  end if;
+  return v_stored ->> 'recipients';
+end $$;
+comment on function core.send_mailings is
+  'Sends texts with placeholders to recipients (as in core.notify), on those channels that operators have not closed: '
+  '[{type, words: {in_app: {title, message}, push: …, email: …}, recipients}]. Returns the number of recipients. Only '
+  'for core.send_message and core.notify_all, which have entered the school.';
+
+create function core.send_message(p_type text, p_words jsonb, p_recipients jsonb, p_action_url text default null)
+  returns integer language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_before text[] := core.enter_tenant(core.tenant_id());
+  v_sent integer := core.send_mailings(jsonb_build_array(jsonb_build_object(
+    'type', p_type, 'words', p_words, 'recipients', coalesce(p_recipients, '[]'))), p_action_url);
+begin
   perform core.leave_tenant(v_before);
-  return coalesce((v_stored ->> 'recipients')::integer, 0);
+  return v_sent;
 end $$;
 comment on function core.send_message is
-  'Sends given texts, {in_app: {title, message}, push: …, email: …} with placeholders, to p_recipients (as in '
-  'core.notify), on those channels that operators have not closed. Returns the number of recipients. Security '
-  'definer: the user who causes a message may read neither the addresses nor the devices of others.';
+  'Sends given texts, as one of the mailings of core.send_mailings; recipients may be null. Returns the number of '
+  'recipients. Security definer: the user who causes a message may read neither the addresses nor the devices of '
+  'others.';
 
 create function core.is_mandatory(p_event text) returns boolean language sql immutable
   return coalesce(p_event = 'operator.login' or p_event = 'trial.ending' or p_event like 'subscription.%', false);
@@ -334,49 +354,73 @@ comment on function core.is_mandatory is
   'impersonation by removing the feature first, and schools whose plan lacks notifications would not learn that their '
   'subscription ends.';
 
-create function core.event_words(p_event text) returns json language plpgsql as $$
+create function core.event_words(p_events text[]) returns jsonb language plpgsql as $$
 begin
   return core.run_prepared($statement$
-    select json_object_agg(chosen.channel, json_build_object(
-      'title', coalesce(school_text.title, operator_text.subject, e.title),
-      'message', coalesce(school_text.message, operator_text.body, e.message)))
-    from core.notification_event e
-    left join notification_event decided on decided.event = e.key
-    cross join unnest(coalesce(decided.channels, e.channels)) chosen (channel)
-    left join platform.notification_template operator_text
-      on operator_text.key = e.key and operator_text.channel = chosen.channel and operator_text.is_active
-    left join notification_template school_text on lower(school_text.name) = e.key
-    where e.key = core.request() ->> 'event' and coalesce(decided.is_enabled, true)
-  $statement$, jsonb_build_object('event', p_event));
+    select json_object_agg(event, words)
+    from (
+      select e.key as event, json_object_agg(chosen.channel, json_build_object(
+          'title', coalesce(school_text.title, operator_text.subject, e.title),
+          'message', coalesce(school_text.message, operator_text.body, e.message))) as words
+      from core.notification_event e
+      left join notification_event decided on decided.event = e.key
+      cross join unnest(coalesce(decided.channels, e.channels)) chosen (channel)
+      left join platform.notification_template operator_text
+        on operator_text.key = e.key and operator_text.channel = chosen.channel and operator_text.is_active
+      left join notification_template school_text on lower(school_text.name) = e.key
+      where e.key = any (array(select jsonb_array_elements_text(core.request())))
+        and coalesce(decided.is_enabled, true)
+      group by e.key
+    ) enabled
+  $statement$, to_jsonb(p_events));
 end $$;
 comment on function core.event_words is
-  'The texts of an event of the catalog on each of its channels, {in_app: {title, message}, …}: those of the school '
-  'win over those of operators, and those over the catalog. Null if the school has switched the event off.';
+  'The texts of events of the catalog on each of their channels, {event: {in_app: {title, message}, …}}: those of the '
+  'school win over those of operators, and those over the catalog. Without the events that the school has switched '
+  'off; null if none is left.';
 
-create function core.notify(p_event text, p_recipients jsonb, p_action_url text default null) returns integer
+create function core.notify_all(p_events jsonb, p_action_url text default null) returns integer
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
+  v_events text[] := array(
+    select e ->> 'event' from jsonb_array_elements(p_events) e where e #> '{recipients,0}' is not null);
   v_before text[];
   v_words jsonb;
+  v_sent integer := 0;
 begin
-  if coalesce(jsonb_array_length(p_recipients), 0) = 0
-      or not (core.is_mandatory(p_event) or 'notifications' = any (core.tenant_features())) then
+  if v_events <> '{}' and 'notifications' <> all (core.tenant_features()) then
+    v_events := array(select event from unnest(v_events) event where core.is_mandatory(event));
+  end if;
+  if v_events = '{}' then
     return 0;
   end if;
   v_before := core.enter_tenant(core.tenant_id());
-  v_words := core.event_words(p_event);
-  perform core.leave_tenant(v_before);
-  if v_words is null then
-    return 0;
+  v_words := core.event_words(v_events);
+  if v_words is not null then
+    v_sent := core.send_mailings((
+      select jsonb_agg(
+        jsonb_build_object('type', e ->> 'event', 'words', v_words -> (e ->> 'event'), 'recipients', e -> 'recipients')
+        order by n)
+      from jsonb_array_elements(p_events) with ordinality given (e, n)
+      where v_words ? (e ->> 'event') and e #> '{recipients,0}' is not null), p_action_url);
   end if;
-  return core.send_message(p_event, v_words, p_recipients, p_action_url);
+  perform core.leave_tenant(v_before);
+  return v_sent;
 end $$;
+comment on function core.notify_all is
+  'Notifies recipients of events of the catalog: [{event, recipients: [{user_id?, email?, name?, variables?}]}]. '
+  'user_id is a user of the school, whose address is read here; others, such as parents, have an email address only. '
+  'The texts of the school win over those of operators, and those over the catalog. Leaves out events that the school '
+  'has switched off, and without the feature notifications those that are not core.is_mandatory. Returns the number of '
+  'recipients. Call it once, last in an operation: the locks on the recipients last until the commit, and transactions '
+  'that lock twice can deadlock.';
+
+create function core.notify(p_event text, p_recipients jsonb, p_action_url text default null) returns integer
+  language sql
+  return core.notify_all(
+    jsonb_build_array(jsonb_build_object('event', p_event, 'recipients', p_recipients)), p_action_url);
 comment on function core.notify is
-  'Notifies p_recipients of an event of the catalog: [{user_id?, email?, name?, variables?}]. user_id is a user of '
-  'the school, whose address is read here; others, such as parents, have an email address only. The texts of the '
-  'school win over those of operators, and those over the catalog. Returns the number of recipients: 0 if the school '
-  'has switched the event off or lacks the feature notifications (unless core.is_mandatory). Call it last in an '
-  'operation: the locks on the recipients last until the commit.';
+  'Notifies recipients of one event, as core.notify_all. The recipients are an array of its objects, or null.';
 
 create function core.message_admins(p_tenant_id bigint, p_title text, p_message text) returns integer
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$

@@ -98,7 +98,7 @@ const granted: Record<string, string[]> = {
     'school_require_second_factor',
     'notify',
     'send_message',
-    'lock_notification_recipients',
+    'notify_all',
     'can_see_teacher_details',
     'has_whole_school_scope',
     'require_whole_school',
