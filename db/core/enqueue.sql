@@ -17,9 +17,10 @@ comment on function core.bulk_weight is 'How many slots a job takes in the order
 -- slot that the worker has reached. A school whose last job is not among the last 1,000 of the queue begins there as
 -- well: others have more waiting. This reads the queue instead of a counter, because transactions of one school would
 -- wait for each other to change a counter.
--- Without statistics of the queue, whose size changes quickly, Postgres would sort all of it.
+-- Without statistics of the queue, whose size changes quickly, Postgres would sort all of it, and plan each call though
+-- the plan never depends on the range.
 create function core.next_slot(p_tenant_id text, p_first integer, p_last integer, p_step integer) returns integer
-  language plpgsql stable set enable_sort = off as $$
+  language plpgsql stable set enable_sort = off set plan_cache_mode = force_generic_plan as $$
 begin
   return coalesce(greatest(
     (
