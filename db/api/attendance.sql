@@ -136,17 +136,17 @@ create function api.class_to_mark(p_class_id bigint, p_date date)
   where c.id = p_class_id;
 $$;
 comment on function api.class_to_mark is
-  'What api.attendance_require_markable must know about a class and a day, in one statement: the days of its academic '
-  'year, the holiday of the day, today, and the name of the user. No row for a class outside the scope.';
+  'The facts about a class and a day that api.attendance_require_markable checks: the days of the academic year, the '
+  'holiday of the day, today, and the name of the user. No row for a class outside the scope.';
 
 create function api.teaches_class(p_class_id bigint) returns boolean language plpgsql as $$
 begin
   return core.run_prepared($statement$
     select to_json(exists (
       select from core.class_staff() s
-      where s.class_id = (core.request() ->> 'class_id')::bigint
+      where s.class_id = (select core.request() ->> 'class_id')::bigint
         and s.teacher_id = (select api.current_teacher_id())))
-  $statement$, jsonb_build_object('class_id', p_class_id))::text;
+  $statement$, jsonb_build_object('class_id', p_class_id))::text::boolean;
 end $$;
 comment on function api.teaches_class is 'Whether the user teaches a class, in any of the ways of core.class_staff.';
 
@@ -156,7 +156,7 @@ create function api.attendance_require_markable(
 declare
   v_class json := core.run_prepared($statement$
     select row_to_json(c)
-    from jsonb_to_record(core.request()) r (class_id bigint, date date)
+    from jsonb_to_record((select core.request())) r (class_id bigint, date date)
     cross join lateral api.class_to_mark(r.class_id, r.date) c
   $statement$, jsonb_build_object('class_id', p_class_id, 'date', p_date));
 begin
@@ -206,7 +206,7 @@ comment on function api.attendance_marked_elsewhere is
   'Error details for the first ten records [{student_id}] whose student has a mark of another class on that day. Null '
   'if there are none.';
 
--- One statement, so that a connection plans it once for each school (core.run_prepared).
+-- One prepared statement, so that each connection plans it once for each school.
 create function api.attendance_write(
   p_class_id bigint, p_date date, p_records jsonb, p_marked_by_name text, p_marked_at timestamptz
 ) returns json language plpgsql as $$
@@ -214,7 +214,7 @@ begin
   return core.run_prepared($statement$
     with request as materialized (
       select r.*
-      from jsonb_to_record(core.request()) r (
+      from jsonb_to_record((select core.request())) r (
         class_id bigint, date date, marked_by_name text, marked_at timestamptz)
     ), input as materialized (
       select g.n, g.student_id, g.status,
@@ -222,7 +222,8 @@ begin
           select e.student_id
           from enrollment e
           where e.class_id = (select class_id from request)
-            and (e.status = 'active' or (select date from request) between e.starts_on and e.ends_on)) as is_enrolled
+            and (e.status = 'active' or (select date from request) between e.starts_on and e.ends_on)
+        ) as belongs_to_class
       from rows from (
         jsonb_to_recordset((select core.request() -> 'records')) as (student_id bigint, status text)
       ) with ordinality g (student_id, status, n)
@@ -230,7 +231,7 @@ begin
       insert into attendance as a (student_id, class_id, date, status, marked_by, marked_by_name, marked_at)
         select g.student_id, r.class_id, r.date, g.status, core.user_id(), r.marked_by_name, r.marked_at
         from input g cross join request r
-        where g.is_enrolled
+        where g.belongs_to_class
         -- Concurrent requests lock the rows in the same order, so that they cannot deadlock.
         order by g.student_id
         on conflict (student_id, date) do update
@@ -264,8 +265,7 @@ begin
             'path', format('records.%s.student_id', refused.n - 1),
             'message', format('Student %s is not in this class and was not in it on %s.', refused.student_id, r.date))
           order by refused.n)
-        from (select n, student_id from input where not is_enrolled order by n limit 10) refused),
-      'not_written', count(*) - (select count(*) from written),
+        from (select n, student_id from input where not belongs_to_class order by n limit 10) refused),
       'absences', (select json_agg(written) from written where status <> 'present'))
     from input g cross join request r
     group by r.class_id, r.date
@@ -275,9 +275,8 @@ end $$;
 comment on function api.attendance_write is
   'Writes the records [{student_id, status}] of a class and a day, except those of students who are not in the class '
   'and those that the class may not overwrite. {answer: that of attendance_mark; not_enrolled: error details for the '
-  'first ten records whose student is not in the class, neither now nor on the day, or null; not_written: the number '
-  'of records that changed nothing; absences: the new or changed marks that say absent or late, [{id, student_id, '
-  'status}], or null}.';
+  'first ten records whose student is not in the class, neither now nor on the day, or null; absences: the new or '
+  'changed marks that say absent or late, [{id, student_id, status}], or null}.';
 
 create function api.attendance_mark(p jsonb) returns json language plpgsql as $$
 declare
@@ -308,13 +307,14 @@ begin
 
   v_written := api.attendance_write(v_class_id, v_date, v_records, v_day.marked_by_name, v_now);
 
-  -- An error undoes what was written.
-  v_details := v_written -> 'not_enrolled';
-  if v_details ->> 0 is not null then
+  -- The checks come after the write; an error rolls it back.
+  if v_written ->> 'not_enrolled' is not null then
+    v_details := v_written -> 'not_enrolled';
     perform core.fail('invalid_reference', v_details -> 0 ->> 'message', v_details);
   end if;
-  if (v_written ->> 'not_written')::integer > 0 then
-    -- Checked after writing, so that a mark counts that another request wrote while this one waited for its lock.
+  if (v_written #>> '{answer,unchanged}')::integer > 0 then
+    -- Some records wrote nothing, because the mark is the same or because this class may not change it. Read after the
+    -- write, so that a mark counts that another request wrote while this one waited for its lock.
     v_details := api.attendance_marked_elsewhere(v_class_id, v_date, v_records);
     if v_details is not null then
       perform core.fail('conflict', v_details -> 0 ->> 'message', v_details);
@@ -342,15 +342,18 @@ create function api.attendance_notify(p_marks json, p_class_id bigint, p_date da
   language plpgsql as $$
 declare
   -- A mark that had this status before was already announced.
-  v_new json := core.run_prepared($statement$
+  v_students_by_status json := core.run_prepared($statement$
+    with day as materialized (
+      select api.class_name(c.name, c.section) as class_name, core.written_day(r.date) as date
+      from jsonb_to_record((select core.request())) r (class_id bigint, date date)
+      join class c on c.id = r.class_id
+    )
     select json_object_agg(status, students)
     from (
       select m.status, json_agg(json_build_object(
-          'student_id', m.student_id,
-          'class_name', (
-            select api.class_name(c.name, c.section) from class c where c.id = (core.request() ->> 'class_id')::bigint),
-          'date', core.written_day((core.request() ->> 'date')::date))) as students
+          'student_id', m.student_id, 'class_name', day.class_name, 'date', day.date) order by m.student_id) as students
       from jsonb_to_recordset((select core.request() -> 'marks')) m (id bigint, student_id bigint, status text)
+      cross join day
       where not exists (
         select from attendance_correction x where x.attendance_id = m.id and x.status = m.status)
       group by m.status
@@ -360,7 +363,7 @@ begin
   perform core.notify_all((
     select jsonb_agg(jsonb_build_object(
       'event', 'attendance.' || status, 'recipients', api.student_recipients(students::jsonb)) order by status)
-    from json_each(v_new) new (status, students)));
+    from json_each(v_students_by_status) s (status, students)));
 end $$;
 comment on function api.attendance_notify is
   'Notifies students and parents of marks [{id, student_id, status}] that say absent or late, once for each mark and '

@@ -85,7 +85,7 @@ comment on function api.number_next is
   'until the transaction ends, so it should be the last step.';
 
 -- The lock makes concurrent payments wait, so that each is checked against the balance that the other left.
-create function api.lock_bill(p_kind text, p_id bigint) returns json language plpgsql as $$
+create function api.lock_bill(p_table text, p_id bigint) returns json language plpgsql as $$
 begin
   return core.run_prepared(format($statement$
     select row_to_json(bill)
@@ -95,14 +95,14 @@ begin
         api.currency() as currency,
         (select u.first_name || ' ' || u.last_name from user_account u where u.id = core.user_id()) as user_name
       from %I b
-      where b.id = (core.request() ->> 'id')::bigint
+      where b.id = (select core.request() ->> 'id')::bigint
       for no key update of b
     ) bill
-  $statement$, p_kind), jsonb_build_object('id', p_id));
+  $statement$, p_table), jsonb_build_object('id', p_id));
 end $$;
 comment on function api.lock_bill is
-  'Locks an invoice or a student_fee (p_kind) until the commit: {student_id, status, balance}, and what else a payment '
-  'needs: {today, currency, user_name}. Null for an unknown one.';
+  'Locks a row of invoice or student_fee (p_table) until the commit: {student_id, status, balance}, also {today, '
+  'currency, user_name}, to save statements. Null if it does not exist.';
 
 create function api.record_payment(p_kind text, p_id bigint, p jsonb) returns json language plpgsql as $$
 declare

@@ -30,7 +30,7 @@ begin
       order by j.priority, j.run_at limit 1
     ),
     (
-      -- Reads the queue from its end, until the first job of the school.
+      -- Reads from the end of the queue and stops at the last job of this school.
       select (waiting.priority - p_first) / p_step + 1
       from (
         select j.priority, j.payload

@@ -96,39 +96,69 @@ comment on function core.lock_notification_recipients is
   'Locks users (by id) and email addresses until the commit, so that the notification ids of a user are in commit '
   'order and the daily limits per device and address are counted exactly. Up to 100 recipients get a lock each, in '
   'key order, plus a shared lock of the school; more take the lock of the school exclusively, because the lock table '
-  'of the server is small. Two transactions that each lock more than once can deadlock.';
+  'of the server is small.';
 
--- The statements of a message are core.run_prepared, because many requests notify somebody, and planning these takes
--- several times as long as running them.
-create function core.compose_messages(p_mailings jsonb, p_channels text[], p_school text)
+-- These statements run through core.run_prepared: many requests notify somebody, and planning takes several times as
+-- long as running. Their parameters contain the words and the recipients, but not the rendered texts, of which 10,000
+-- recipients can have 100 MB. No row that is sorted or read repeatedly contains all recipients, because Postgres would
+-- copy them for each row.
+create function core.recipients_to_lock(p_mailings jsonb) returns text[] language plpgsql as $$
+declare
+  v_names json := core.run_prepared($statement$
+    select json_agg(distinct name)
+    from (
+      select m.value -> 'recipients' as recipients, m.value -> 'words' ?| '{in_app,push}' as reaches_users,
+        m.value -> 'words' ? 'email' as reaches_addresses
+      from jsonb_array_elements((select core.request())) m (value)
+    ) mailing
+    cross join jsonb_to_recordset(mailing.recipients) r (user_id bigint, email text)
+    left join user_account u on u.id = r.user_id and u.is_active and u.deleted_at is null
+    cross join unnest(array[
+      case when reaches_users then u.id::text end,
+      case when reaches_addresses then coalesce(u.email, nullif(lower(trim(r.email)), '')) end]) name
+    where name is not null and (u.id is not null or r.user_id is null)
+  $statement$, p_mailings);
+begin
+  return array(select json_array_elements_text(v_names));
+end $$;
+comment on function core.recipients_to_lock is
+  'The users and addresses that mailings (as in core.send_mailings) can reach, for core.lock_notification_recipients.';
+
+create function core.store_mailings(
+    p_mailings jsonb, p_action_url text, p_school text, p_setting platform.notification_setting, p_today timestamptz)
   returns json language plpgsql as $$
 begin
   return core.run_prepared($statement$
     with request as materialized (
-      select r.* from jsonb_to_record(core.request()) r (channels text[], school text)
+      select r.*
+      from jsonb_to_record((select core.request())) r (
+        action_url text, school text, push_limit integer, email_limit integer, today timestamptz, now timestamptz)
     ), mailing as materialized (
-      select m.n, m.value
+      select m.n as mailing_number, m.value ->> 'type' as type, m.value -> 'words' as words,
+        m.value -> 'recipients' as recipients
       from jsonb_array_elements((select core.request() -> 'mailings')) with ordinality m (value, n)
     ), template as materialized (
       -- Channels with the same text are rendered once.
       select
-        m.n as mailing_number,
+        m.mailing_number,
         array_agg(w.channel) as channels,
         core.template_format(title) as title,
         core.placeholder_names(title) as title_names,
         core.template_format(message) as message,
         core.placeholder_names(message) as message_names
       from mailing m
-      cross join jsonb_each(m.value -> 'words') w (channel, text)
+      cross join jsonb_each(m.words) w (channel, text)
       cross join jsonb_to_record(w.text) t (title text, message text)
-      where w.channel = any ((select channels from request)::text[])
-      group by m.n, title, message
+      group by m.mailing_number, title, message
     ), recipient as materialized (
       select
-        -- Those who can log in come first, in the order of their notifications.
-        row_number() over (order by u.id is null, m.n, r.n)::integer as recipient_number,
-        m.n as mailing_number,
-        m.value ->> 'type' as type,
+        row_number() over in_order as recipient_number,
+        -- The number of the notification of the recipient, among all of them.
+        case when m.words ? 'in_app' and u.id is not null then
+          count(*) filter (where m.words ? 'in_app' and u.id is not null) over (in_order rows unbounded preceding)
+        end as notification_number,
+        m.mailing_number,
+        m.type,
         u.id as user_id,
         coalesce(u.email, nullif(lower(trim(r.email)), '')) as email,
         coalesce(u.first_name || ' ' || u.last_name, r.name, '') as name,
@@ -140,79 +170,44 @@ begin
         ) || coalesce(r.variables, '{}') as variables
       from mailing m
       cross join rows from (
-        jsonb_to_recordset(m.value -> 'recipients') as (user_id bigint, email text, name text, variables jsonb)
+        jsonb_to_recordset(m.recipients) as (user_id bigint, email text, name text, variables jsonb)
       ) with ordinality r (user_id, email, name, variables, n)
       left join user_account u on u.id = r.user_id and u.is_active and u.deleted_at is null
       where u.id is not null or r.user_id is null
+      -- Users come first.
+      window in_order as (order by u.id is null, m.mailing_number, r.n)
     ), rendered as materialized (
       select
-        r.recipient_number, r.type, r.user_id, r.email, r.name, t.channels,
+        r.recipient_number, r.notification_number, r.type, r.user_id, r.email, r.name, t.channels,
         core.clean_title(
           core.fill_placeholders(t.title, t.title_names, r.variables), (select school from request)) as title,
         -- The maximum length keeps streams, push messages and tables of thousands of these within bounds.
         core.clean_message(core.fill_placeholders(t.message, t.message_names, r.variables)) as message
       from recipient r join template t using (mailing_number)
-    )
-    select case when count(*) > 0 then json_build_object(
-      'messages', json_agg(json_build_object(
-        'recipient_number', m.recipient_number,
-        'type', m.type,
-        'channel', c,
-        'user_id', m.user_id,
-        'address', m.email,
-        'name', m.name,
-        'title', m.title,
-        'message', m.message)),
-      'names', json_agg(distinct case c when 'email' then m.email else m.user_id::text end)) end
-    from rendered m cross join unnest(m.channels) c
-    where case c
-      when 'in_app' then m.user_id is not null
-      when 'push' then m.user_id in (select user_id from device)
-      else m.email is not null
-    end
-  $statement$, jsonb_build_object('mailings', p_mailings, 'channels', p_channels, 'school', p_school));
-end $$;
-comment on function core.compose_messages is
-  'Renders the words of mailings (as in core.send_mailings) for each recipient and channel of p_channels. Leaves out '
-  'users who cannot log in, and channels on which the recipient cannot be reached. {messages: [{recipient_number, '
-  'type, channel, user_id, address, name, title, message}], names: those of core.lock_notification_recipients}; null '
-  'if nobody is left. Recipients who can log in have the numbers 1 to n, the others follow.';
-
-create function core.store_messages(
-    p_messages json, p_action_url text, p_setting platform.notification_setting, p_today timestamptz)
-  returns json language plpgsql as $$
-begin
-  return core.run_prepared($statement$
-    -- Without the messages, since reading a row of it for each message copies the row.
-    with request as materialized (
-      select r.*
-      from jsonb_to_record(core.request()) r (
-        action_url text, push_limit integer, email_limit integer, today timestamptz, now timestamptz)
-    ), message as materialized (
-      select m.*
-      from jsonb_to_recordset((select core.request() -> 'messages')) m (
-        recipient_number integer, type text, channel text, user_id bigint, address text, name text, title text,
-        message text)
-    ), drawn as materialized (
-      -- An array: Postgres does not know the number of recipients, and would join the ids of 10,000 in a nested loop.
-      select array(select nextval('notification_id_seq') from message where channel = 'in_app') as ids
+    ), notification_ids as materialized (
+      -- An array instead of a join: Postgres expects few recipients and would join 10,000 ids in a nested loop.
+      select array(
+        select nextval('notification_id_seq') from recipient where notification_number is not null) as ids
     ), notified as (
       insert into notification (id, user_id, title, message, type, action_url, created_at, updated_at)
         select
-          (select ids from drawn)[m.recipient_number], m.user_id, m.title, m.message, m.type, r.action_url, r.now, r.now
-        from message m cross join request r
-        where m.channel = 'in_app'
+          (select ids from notification_ids)[m.notification_number],
+          m.user_id, m.title, m.message, m.type, r.action_url, r.now, r.now
+        from rendered m cross join request r
+        where 'in_app' = any (m.channels) and m.user_id is not null
         order by m.recipient_number
+        returning user_id
     ), target as materialized (
       -- The lock keeps a device until the commit: if it were removed meanwhile, the insert below would fail.
       select m.*, d.id as device_id
-      from message m
+      from rendered m
       join device d on d.user_id = m.user_id
-      where m.channel = 'push'
+      where 'push' = any (m.channels)
       for key share of d
     ), planned as (
       select
         t.*,
+        'push' as channel,
         r.push_limit as daily_limit,
         row_number() over (partition by t.device_id order by t.recipient_number)
           + case when r.push_limit is not null then (
@@ -224,20 +219,21 @@ begin
       select
         m.*,
         null,
+        'email',
         r.email_limit,
-        row_number() over (partition by m.address order by m.recipient_number)
+        row_number() over (partition by m.email order by m.recipient_number)
           + case when r.email_limit is not null then (
               select count(*) from notification_delivery d
-              where d.address = m.address and d.created_at >= r.today and d.status <> 'dropped'
+              where d.address = m.email and d.created_at >= r.today and d.status <> 'dropped'
             ) end
-      from message m cross join request r
-      where m.channel = 'email'
+      from rendered m cross join request r
+      where 'email' = any (m.channels) and m.email is not null
     ), inserted as (
       insert into notification_delivery (notification_id, user_id, channel, device_id, address, recipient_name,
           title, message, action_url, status, reason, created_at, updated_at)
         select
-          (select ids from drawn)[p.recipient_number], p.user_id, p.channel, p.device_id,
-          case when p.channel = 'email' then p.address end,
+          (select ids from notification_ids)[p.notification_number], p.user_id, p.channel, p.device_id,
+          case when p.channel = 'email' then p.email end,
           p.name, p.title, p.message, r.action_url,
           case when p.number_today > p.daily_limit then 'dropped' else 'pending' end,
           case when p.number_today > p.daily_limit then 'daily_limit' end,
@@ -260,16 +256,24 @@ begin
               || case when to_id - from_id >= cardinality(ids) then jsonb_build_object('only', ids) else '{}' end
             order by from_id)
         from batch),
-      'user_ids', (select json_agg(distinct user_id order by user_id) from message where channel = 'in_app'),
-      'recipients', (select count(distinct recipient_number) from message))
+      'user_ids', (select json_agg(distinct user_id order by user_id) from notified),
+      'recipients', (
+        select count(distinct recipient_number)
+        from (
+          select recipient_number from rendered where 'in_app' = any (channels) and user_id is not null
+          union all
+          select recipient_number from planned
+        ) reached))
   $statement$, jsonb_build_object(
-    'messages', p_messages, 'action_url', p_action_url, 'push_limit', p_setting.push_per_user_per_day,
-    'email_limit', p_setting.emails_per_user_per_day, 'today', p_today, 'now', clock_timestamp()));
+    'mailings', p_mailings, 'action_url', p_action_url, 'school', p_school,
+    'push_limit', p_setting.push_per_user_per_day, 'email_limit', p_setting.emails_per_user_per_day,
+    'today', p_today, 'now', clock_timestamp()));
 end $$;
-comment on function core.store_messages is
-  'Stores a notification for each message of the channel in_app, and a delivery for each push message to a device and '
-  'for each email; drops those above the daily limits. {jobs: the payloads of the jobs `deliver` for the rest, 100 '
-  'deliveries each, or null; user_ids: the users with a notification, or null; recipients: their number}.';
+comment on function core.store_mailings is
+  'Renders the words of mailings (as in core.send_mailings) for each recipient, and stores a notification for each '
+  'user who can log in, and a delivery for each of their devices and each email address; drops those above the daily '
+  'limits. {jobs: the payloads of the jobs `deliver` for the rest, 100 deliveries each, or null; user_ids: the users '
+  'with a notification, or null; recipients: the number of those who were reached on at least one channel}.';
 
 create function core.publish_notifications(p_user_ids bigint[]) returns void language plpgsql as $$
 begin
@@ -286,14 +290,14 @@ end $$;
 comment on function core.publish_notifications is
   'Wakes the open streams of users at the commit; those of the whole school if there are more than 1,000 users.';
 
--- Its own path has no tables of a school, because its statements keep their plans as long as the path is the same. The
--- functions that need the tables set their path themselves.
+-- A mailing is an event or a text with its recipients. The path is constant, so that Postgres keeps the plans of these
+-- statements when the school changes. Functions that need the tables of the school set their own path.
 create function core.send_mailings(p_mailings jsonb, p_action_url text) returns integer
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_setting platform.notification_setting;
   v_tenant record;
-  v_composed json;
+  v_mailings jsonb;
   v_stored json;
 begin
   select s as setting, t.name as school, t.time_zone, date_trunc('day', now(), t.time_zone) as today
@@ -302,20 +306,19 @@ begin
     cross join platform.tenant t
     where t.id = core.tenant_id();
   v_setting := v_tenant.setting;
-  v_composed := core.compose_messages(
-    p_mailings,
-    array_remove(array[
-      case when v_setting.in_app then 'in_app' end,
-      case when v_setting.push then 'push' end,
-      case when v_setting.email then 'email' end], null),
-    v_tenant.school);
-  if v_composed is null then
-    return 0;
-  end if;
+  select jsonb_agg(
+      m || jsonb_build_object('words', (m -> 'words')
+        - array_remove(array[
+            case when not v_setting.in_app then 'in_app' end,
+            case when not v_setting.push then 'push' end,
+            case when not v_setting.email then 'email' end], null))
+      order by n)
+    into v_mailings
+    from jsonb_array_elements(p_mailings) with ordinality given (m, n);
   -- Locked from before the ids are drawn until the commit. A client that reads what comes after an id misses nothing,
   -- since the ids of a user are in commit order.
-  perform core.lock_notification_recipients(array(select json_array_elements_text(v_composed -> 'names')));
-  v_stored := core.store_messages(v_composed -> 'messages', p_action_url, v_setting, v_tenant.today);
+  perform core.lock_notification_recipients(core.recipients_to_lock(v_mailings));
+  v_stored := core.store_mailings(v_mailings, p_action_url, v_tenant.school, v_setting, v_tenant.today);
   if v_stored ->> 'jobs' is not null then
     perform core.enqueue_all(
       'deliver',
@@ -343,9 +346,9 @@ begin
   return v_sent;
 end $$;
 comment on function core.send_message is
-  'Sends given texts, as one of the mailings of core.send_mailings; recipients may be null. Returns the number of '
-  'recipients. Security definer: the user who causes a message may read neither the addresses nor the devices of '
-  'others.';
+  'Sends the texts p_words, {in_app: {title, message}, push: …, email: …}, to p_recipients (as in core.notify_all; '
+  'null means nobody). Returns the number of recipients. Security definer: the user who causes a message may read '
+  'neither the addresses nor the devices of others.';
 
 create function core.is_mandatory(p_event text) returns boolean language sql immutable
   return coalesce(p_event = 'operator.login' or p_event = 'trial.ending' or p_event like 'subscription.%', false);
@@ -375,8 +378,8 @@ begin
   $statement$, to_jsonb(p_events));
 end $$;
 comment on function core.event_words is
-  'The texts of events of the catalog on each of their channels, {event: {in_app: {title, message}, …}}: those of the '
-  'school win over those of operators, and those over the catalog. Without the events that the school has switched '
+  'The texts of events of the catalog on each of their channels, {event: {in_app: {title, message}, …}}. Those of the '
+  'school override those of operators, which override the catalog. Without the events that the school has switched '
   'off; null if none is left.';
 
 create function core.notify_all(p_events jsonb, p_action_url text default null) returns integer
@@ -402,7 +405,7 @@ begin
         jsonb_build_object('type', e ->> 'event', 'words', v_words -> (e ->> 'event'), 'recipients', e -> 'recipients')
         order by n)
       from jsonb_array_elements(p_events) with ordinality given (e, n)
-      where v_words ? (e ->> 'event') and e #> '{recipients,0}' is not null), p_action_url);
+      where v_words ? (e ->> 'event')), p_action_url);
   end if;
   perform core.leave_tenant(v_before);
   return v_sent;
@@ -410,17 +413,17 @@ end $$;
 comment on function core.notify_all is
   'Notifies recipients of events of the catalog: [{event, recipients: [{user_id?, email?, name?, variables?}]}]. '
   'user_id is a user of the school, whose address is read here; others, such as parents, have an email address only. '
-  'The texts of the school win over those of operators, and those over the catalog. Leaves out events that the school '
-  'has switched off, and without the feature notifications those that are not core.is_mandatory. Returns the number of '
-  'recipients. Call it once, last in an operation: the locks on the recipients last until the commit, and transactions '
-  'that lock twice can deadlock.';
+  'Skips events that the school has switched off. Without the feature notifications, it sends only mandatory events '
+  '(core.is_mandatory). Returns the number of recipients. Call it once, last in an operation: the locks on the '
+  'recipients last until the commit, and transactions that lock twice can deadlock. Security definer for the same '
+  'reason as core.send_message.';
 
 create function core.notify(p_event text, p_recipients jsonb, p_action_url text default null) returns integer
   language sql
   return core.notify_all(
     jsonb_build_array(jsonb_build_object('event', p_event, 'recipients', p_recipients)), p_action_url);
 comment on function core.notify is
-  'Notifies recipients of one event, as core.notify_all. The recipients are an array of its objects, or null.';
+  'Notifies p_recipients, [{user_id?, email?, name?, variables?}] or null, of one event. See core.notify_all.';
 
 create function core.message_admins(p_tenant_id bigint, p_title text, p_message text) returns integer
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$

@@ -6,8 +6,8 @@
 create function core.max_prepared_statements() returns integer language sql stable
   return coalesce(nullif(current_setting('app.max_prepared_statements', true), '')::integer, 500);
 comment on function core.max_prepared_statements is
-  'About how many prepared statements one connection keeps, of 80 to 330 kB each. A superuser can change it with '
-  'alter database ... set app.max_prepared_statements.';
+  'The approximate number of prepared statements that one connection keeps, of 80 to 330 kB each. A superuser can '
+  'change it with alter database ... set app.max_prepared_statements.';
 
 create function core.backend_memory_mb() returns double precision
   language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
@@ -112,8 +112,8 @@ end $$;
 comment on function core.prepare is
   'Prepares a statement of core.run_prepared with the tables of this path, and its companion.';
 
--- Looking at 500 statements copies their texts, which takes two milliseconds. So one call in 50 looks at them, picked
--- at random: a counter would be rolled back with its transaction, but the statements would stay.
+-- Looking at 500 statements copies their texts, which takes two milliseconds. So only about ten of v_max calls do,
+-- chosen at random. A counter would not help: it is rolled back with its transaction, but statements are not.
 create function core.deallocate_unused() returns void language plpgsql as $$
 declare
   v_max integer := core.max_prepared_statements();
@@ -125,8 +125,8 @@ begin
   for v_name in
     select name
     from (
-      select name, count(*) over () as number,
-        row_number() over (order by runs / greatest(seconds, 0.000001)) as n
+      select name, count(*) over () as statement_count,
+        row_number() over (order by runs / greatest(seconds, 0.000001)) as rank
       from (
         select name, generic_plans + custom_plans as runs,
           extract(epoch from clock_timestamp() - prepare_time) as seconds
@@ -134,7 +134,7 @@ begin
         where starts_with(name, 'school_') and right(name, 7) <> '_exists'
       ) statement
     ) ranked
-    where number >= v_max and n <= number - v_max + greatest(v_max / 10, 1)
+    where statement_count >= v_max and rank <= statement_count - v_max + greatest(v_max / 10, 1)
   loop
     begin
       execute format('deallocate %I', v_name || '_exists');
@@ -145,6 +145,5 @@ begin
   end loop;
 end $$;
 comment on function core.deallocate_unused is
-  'If the connection has its maximum of prepared statements: removes a tenth of them, those that ran least often for '
-  'the time since they were prepared. Only about ten calls in as many as the maximum look, so a connection can have '
-  'some more.';
+  'If the connection has its maximum of prepared statements: removes what is above it and a tenth of it, those with '
+  'the fewest runs per second since they were prepared. It checks at random, so a connection can exceed its maximum.';

@@ -144,7 +144,9 @@ describe('marking a class', () => {
     expect(refused.error).toBe('invalid_reference');
     expect(refused.details.map((detail) => detail.path)).toEqual([1, 3, 4].map((n) => `records.${n}.student_id`));
     expect(refused.message).toBe(`Student ${strangers[0] ?? 0} is not in this class and was not in it on ${today}.`);
-    expect((await refuse(one.classId, today, all(strangers, 'present'), 422)).details).toHaveLength(10);
+    expect(
+      (await refuse(one.classId, today, all(strangers, 'present'), 422)).details.map((detail) => detail.path),
+    ).toEqual(Array.from({ length: 10 }, (_, n) => `records.${n}.student_id`));
     expect(await storedMarks(a)).toEqual([]);
     expect(await storedMarks(strangers[0] ?? 0)).toEqual([]);
   });
@@ -232,6 +234,27 @@ describe('marking a class', () => {
     await move(a, second.classId);
     expect(await mark(second.classId, day(-5), { [a]: 'late' })).toMatchObject({ marked: 1, corrected: 1 });
     expect(await storedMarks(a)).toEqual([{ date: day(-5), status: 'late', class_id: second.classId }]);
+  });
+
+  test('writes no record if one of them belongs to the class in which the student was enrolled on that day', async () => {
+    const [past, present] = [await addClass(1), await addClass(1)];
+    const [a = 0, b = 0] = [...past.students, ...present.students];
+    await mark(past.classId, day(-5), { [a]: 'present' });
+    await move(a, present.classId);
+    await service.database.query(
+      `update ${school.schema}.enrollment set ends_on = $2 where student_id = $1 and ends_on is not null`,
+      [a, day(-1)],
+    );
+    await service.database.query(
+      `update ${school.schema}.enrollment set starts_on = $2 where student_id = $1 and ends_on is null`,
+      [a, day(-1)],
+    );
+    expect(await refuse(present.classId, day(-5), { [a]: 'absent', [b]: 'absent' }, 409)).toMatchObject({
+      error: 'conflict',
+      details: [{ path: 'records.0.student_id' }],
+    });
+    expect(await storedMarks(a)).toEqual([{ date: day(-5), status: 'present', class_id: past.classId }]);
+    expect(await storedMarks(b)).toEqual([]);
   });
 
   test('does not let the current class overwrite the mark of the class in which the student was enrolled on that day', async () => {

@@ -92,6 +92,62 @@ describe('marking a student absent or late', () => {
     ]);
   });
 
+  test.each([
+    [['email'], ['in_app', 'email']],
+    [['in_app', 'email'], ['in_app']],
+    [['push'], ['in_app', 'email']],
+    [
+      ['in_app', 'email'],
+      ['in_app', 'email'],
+    ],
+  ])(
+    'sends the texts of absent and of late students on their own channels, %j and %j, absences first',
+    async (absent, late) => {
+      const add = async (name: string, status: string) => ({
+        status,
+        id: (
+          await student({
+            first_name: name,
+            class_id: classId,
+            parent_email: 'both@home.example',
+            ...withLogin(`${name.toLowerCase()}-${serial + 1}@pupil.example`),
+          })
+        ).id,
+      });
+      const students = [await add('Lou', 'late'), await add('Abe', 'absent'), await add('Liv', 'late')];
+      await takeMessages();
+      for (const [event, channels] of Object.entries({ absent, late }))
+        await school.admin.put(`/api/notifications/events/attendance.${event}`, { is_enabled: true, channels });
+      await mark(Object.fromEntries(students.map(({ id, status }) => [id, status])));
+      const types = await service.database.query<{ type: string; title: string }>(
+        `select type, title from ${school.schema}.notification order by id`,
+      );
+      const deliveries = await service.database.query<{ title: string; notification: string | null }>(
+        `select d.title, n.title as notification from ${school.schema}.notification_delivery d
+         left join ${school.schema}.notification n on n.id = d.notification_id where d.user_id is not null`,
+      );
+      // A delivery belongs to the notification of the same recipient, if there is one.
+      for (const { title, notification } of deliveries)
+        expect(notification).toBe((title.includes('absent') ? absent : late).includes('in_app') ? title : null);
+      const sent = (channel: string) => [
+        ...(absent.includes(channel) ? ['Abe is absent'] : []),
+        ...(late.includes(channel) ? ['Lou was late', 'Liv was late'] : []),
+      ];
+      const short = (title: string) => title.replace(/ Dent \d+/, '');
+      expect(types.map(({ type, title }) => [type, short(title)])).toEqual(
+        sent('in_app').map((title) => [`attendance.${title.split(' ').at(-1) ?? ''}`, title]),
+      );
+      const emails = (await takeMessages()).filter(({ channel }) => channel === 'email');
+      const to = (parent: boolean) =>
+        emails
+          .filter(({ recipient }) => (recipient === 'both@home.example') === parent)
+          .map(({ title }) => short(title));
+      expect([to(true), to(false)]).toEqual([sent('email'), sent('email')]);
+      for (const event of ['absent', 'late'])
+        await school.admin.put(`/api/notifications/events/attendance.${event}`, { is_enabled: true, channels: null });
+    },
+  );
+
   test('notifies once per student, day and status, even if the mark is repeated or corrected back', async () => {
     const { id } = await student({ class_id: classId, parent_email: 'once@home.example' });
     const titles = async () => (await takeMessages()).map(({ title }) => title.split(' ').at(-1));

@@ -239,7 +239,8 @@ describe('core.send_message', () => {
     const result = notify({ push: { title: 'P', message: 'M' } }, [{ user_id: amina }]);
     const isWaiting = () =>
       one<boolean>(
-        "select exists (select from pg_locks where not granted and locktype in ('transactionid', 'tuple')) as value",
+        `select exists (select from pg_locks where not granted and locktype in ('transactionid', 'tuple')
+           and pid in (select pid from pg_stat_activity where datname = current_database())) as value`,
       );
     await until(async () => (await isWaiting()) || undefined);
     await leaving.query('commit');
@@ -301,6 +302,46 @@ describe('core.send_message', () => {
     expect(jobs).toHaveLength(2);
   });
 
+  test('counts what was sent on the same day towards the daily limits, but not what was dropped', async () => {
+    await database.query(`insert into ${school.schema}.device (user_id, token, platform) values ($1, 'a', 'ios')`, [
+      amina,
+    ]);
+    const send = async (limit: number, count: number) => {
+      await database.query(
+        'update platform.notification_setting set push_per_user_per_day = $1, emails_per_user_per_day = $1',
+        [limit],
+      );
+      const text = { title: 'T', message: 'M' };
+      await notify({ push: text, email: text }, Array<object>(count).fill({ user_id: amina }));
+    };
+    try {
+      await send(2, 3);
+      await send(3, 2);
+    } finally {
+      await database.query(
+        'update platform.notification_setting set push_per_user_per_day = default, emails_per_user_per_day = default',
+      );
+    }
+    const { deliveries } = await traces();
+    const statuses = ['pending', 'pending', 'dropped', 'pending', 'dropped'];
+    for (const channel of ['push', 'email'])
+      expect(deliveries.filter((one) => one.channel === channel).map(({ status }) => status)).toEqual(statuses);
+    await database.query(`truncate ${school.schema}.device cascade`);
+  });
+
+  test('renders for thousands of recipients in memory', async () => {
+    const temporaryBytes = async () =>
+      Number(await one<string>('select temp_bytes as value from pg_stat_database where datname = current_database()'));
+    const before = await temporaryBytes();
+    const sent = await notify(
+      { email: { title: 'Hello {{name}}', message: 'M' } },
+      Array.from({ length: 3000 }, (_, n) => ({ email: `r${n}@test.example`, name: `R ${n}` })),
+    );
+    expect(sent).toBe(3000);
+    expect((await traces()).deliveries.at(-1)?.title).toBe('Hello R 2999');
+    expect(await temporaryBytes()).toBe(before);
+  });
+
   test('drops nothing without a limit, everything with a limit of 0, and counts push by device', async () => {
     await database.query(
       `insert into ${school.schema}.device (user_id, token, platform) values ($1, 'a', 'ios'), ($1, 'b', 'web')`,
@@ -357,6 +398,27 @@ describe('core.send_message', () => {
     }
   });
 
+  test('sends nothing on channels that operators disabled', async () => {
+    await database.query(`insert into ${school.schema}.device (user_id, token, platform) values ($1, 'a', 'ios')`, [
+      amina,
+    ]);
+    const text = { title: 'T', message: 'M' };
+    for (const channel of ['in_app', 'push', 'email']) {
+      await database.query(`update platform.notification_setting set ${channel} = false`);
+      try {
+        expect(await notify({ [channel]: text }, [{ user_id: amina }])).toBe(0);
+        await notify({ in_app: text, push: text, email: text }, [{ user_id: amina }]);
+      } finally {
+        await database.query(`update platform.notification_setting set ${channel} = true`);
+      }
+      const { notifications, deliveries } = await traces();
+      expect(
+        [...notifications.map(() => 'in_app'), ...deliveries.map((one) => one.channel).sort(), channel].sort(),
+      ).toEqual(['email', 'in_app', 'push']);
+    }
+    await database.query(`truncate ${school.schema}.device cascade`);
+  });
+
   test('skips channels that operators disabled, and delays deliveries until quiet hours end', async () => {
     await database.query(
       "update platform.notification_setting set in_app = false, quiet_from = (now() at time zone 'UTC')::time - interval '1 hour', quiet_until = (now() at time zone 'UTC')::time + interval '1 hour'",
@@ -405,18 +467,21 @@ describe('core.send_message', () => {
   });
 
   /** Whether a message waits while another transaction that notified the same or another user is open. */
-  async function besideOneToAmina(recipients: object[]): Promise<{ waits: boolean; titles: string[] }> {
+  async function besideOneToAmina(
+    recipients: object[],
+    channel = 'in_app',
+  ): Promise<{ waits: boolean; titles: string[] }> {
     const slow = new pg.Client({ connectionString: database.url, application_name: 'test' });
     await slow.connect();
     await slow.query('begin');
     await slow.query("select set_config('app.tenant_id', $1, true)", [String(school.id)]);
     const say = "select core.send_message('t', $1, $2)";
     await slow.query(say, [
-      JSON.stringify({ in_app: { title: 'first', message: 'M' } }),
+      JSON.stringify({ [channel]: { title: 'first', message: 'M' } }),
       JSON.stringify([{ user_id: amina }]),
     ]);
     let done = false;
-    const second = notify({ in_app: { title: 'second', message: 'M' } }, recipients).then(() => (done = true));
+    const second = notify({ [channel]: { title: 'second', message: 'M' } }, recipients).then(() => (done = true));
     const isWaiting = () =>
       one<boolean>(
         "select exists (select from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database())) as value",
@@ -435,6 +500,11 @@ describe('core.send_message', () => {
       titles: ['first', 'second'],
     });
     expect((await besideOneToAmina([{ user_id: ben }])).waits).toBe(false);
+  });
+
+  test('serializes emails to one address, so that its daily limit holds', async () => {
+    expect((await besideOneToAmina([{ email: ' Amina@test.example' }], 'email')).waits).toBe(true);
+    expect((await besideOneToAmina([{ email: 'ben@test.example' }], 'email')).waits).toBe(false);
   });
 
   test('serializes notifications to many users with all others', async () => {

@@ -12,10 +12,10 @@ let client: pg.Client;
 
 const maxStatements = 6;
 
-async function connect(): Promise<pg.Client> {
+async function connect(max = maxStatements): Promise<pg.Client> {
   const connection = new shared.pg.Client({
     connectionString: service.database.url,
-    options: `-c role=school_api -c app.max_prepared_statements=${String(maxStatements)}`,
+    options: `-c role=school_api -c app.max_prepared_statements=${String(max)}`,
   });
   await connection.connect();
   return connection;
@@ -222,6 +222,24 @@ test('a connection limits its statements and keeps those in use', async () => {
     }
     // Never removed, since it ran between any two others.
     expect(await statements(other, connection)).toMatchObject([{ runs: 40 }]);
+  } finally {
+    await connection.end();
+  }
+});
+
+test('a connection with a higher limit, which does not look each time, limits its statements too', async () => {
+  const connection = await connect(40);
+  try {
+    let most = 0;
+    let fell = false;
+    for (let size = 101; size <= 400; size++) {
+      await gradeNames(school, { pageSize: size }, connection);
+      const { length } = await statements(school, connection);
+      fell ||= length < most;
+      most = Math.max(most, length);
+    }
+    expect(fell).toBe(true);
+    expect(most).toBeLessThan(120);
   } finally {
     await connection.end();
   }
