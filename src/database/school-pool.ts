@@ -547,13 +547,13 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
         const result = await client
           .query<R>(canPrepare ? statement : unnamed(statement))
           .finally(() => running.delete(started));
-        remember(slot.backend, request.school, request.statement);
+        remember(slot.backend, request);
         return result;
       } catch (error) {
         if (error === signal?.reason) throw error;
         const { isConnectionUsable, apiError } = classify(error);
         if (!isConnectionUsable) broken = error instanceof Error ? error : new Error(String(error));
-        else if (!isUnknownSchool(request, apiError?.error)) remember(slot.backend, request.school, request.statement);
+        else if (!isUnknownSchool(request, apiError?.error)) remember(slot.backend, request);
         if (isRead) signal?.throwIfAborted();
         throw error;
       } finally {
