@@ -5,6 +5,8 @@ import { until } from '../support/client/until.ts';
 import { withRole, type BareTenant, provision } from '../support/database/tenants.ts';
 
 let database: TestDatabase;
+/** Connections of requests, used again: a new one plans all statements anew. */
+let requests: pg.Pool;
 let school: BareTenant;
 let amina: number;
 let ben: number;
@@ -26,6 +28,7 @@ const user = async (email: string, first_name: string, is_active = true) =>
 
 beforeAll(async () => {
   database = await testDatabase(3);
+  requests = new pg.Pool({ connectionString: database.url, application_name: 'test' });
   school = await provision(database);
   amina = await user('amina@test.example', 'Amina');
   ben = await user('ben@test.example', 'Ben');
@@ -33,7 +36,10 @@ beforeAll(async () => {
   removed = await user('removed@test.example', 'Removed');
   await database.query(`update ${school.schema}.user_account set deleted_at = now() where id = $1`, [removed]);
 });
-afterAll(() => database.drop());
+afterAll(async () => {
+  await requests.end();
+  await database.drop();
+});
 
 const settings = () => ({
   'app.tenant_id': String(school.id),
@@ -43,9 +49,9 @@ const settings = () => ({
 });
 
 /** Runs statements as a request of the school, and commits. */
-async function asRequest<T>(work: (client: pg.Client) => Promise<T>): Promise<T> {
-  const client = new pg.Client({ connectionString: database.url, application_name: 'test' });
-  await client.connect();
+async function asRequest<T>(work: (client: pg.ClientBase) => Promise<T>): Promise<T> {
+  const client = await requests.connect();
+  let isCommitted = false;
   try {
     await client.query('begin');
     for (const [name, value] of Object.entries(settings()))
@@ -53,9 +59,11 @@ async function asRequest<T>(work: (client: pg.Client) => Promise<T>): Promise<T>
     await client.query('set local role school_tenant');
     const answer = await work(client);
     await client.query('commit');
+    isCommitted = true;
     return answer;
   } finally {
-    await client.end();
+    // Closes the connection of a failed transaction.
+    client.release(!isCommitted);
   }
 }
 
