@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import type { Client } from '../support/client/client.ts';
 import { facts, refresh } from '../support/database/facts.ts';
@@ -261,9 +262,12 @@ describe('the next refresh includes', () => {
     const other = classes.find((each) => each.grade_id === pupils[1]?.grade_id && each.id !== mark?.class_id);
     await admin.put(`/api/students/${String(pupils[1]?.id)}`, { class_id: other?.id });
 
-    // Postgres reports the numbers of changed rows with a delay, so wait until each part has been refreshed once.
+    // Wait until each part has been refreshed once: a connection reports the numbers of changed rows at the end of a
+    // transaction that is at least a second later, or after ten seconds. So use all connections of the API again.
     const parts = new Set(['fees', 'payments', 'attendance_days', 'enrollments']);
     await until(async () => {
+      await pause(500);
+      await Promise.all(Array.from({ length: 4 }, () => admin.get('/api/finance/summary')));
       const [row] = await database.query<{ written: Record<string, number> }>(
         'select core.analytics_refresh($1) as written',
         [id],
