@@ -7,7 +7,7 @@ import type { Notification as NotificationSchema } from '../../src/endpoints/not
 
 const { service, school } = await serviceWithSchool(
   { BASE_DOMAIN: 'schools.example', APP_URL: 'https://app.example/school/', PUBLIC_URL: 'https://api.example' },
-  8,
+  9,
 );
 const path = '/api/notifications';
 

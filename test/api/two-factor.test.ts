@@ -8,7 +8,7 @@ import { until } from '../support/client/until.ts';
 import { operatorEmail, type School, serviceWithSchool, testPassword, unique } from '../support/server/service.ts';
 
 const { client, createOperator, passwords, readConfig, startService, withOwner } = shared;
-const { service, school } = await serviceWithSchool({ TRUST_PROXY: '1' });
+const { service, school } = await serviceWithSchool({ TRUST_PROXY: '1' }, 7);
 
 interface Account {
   email: string;

@@ -16,7 +16,7 @@ let database: TestDatabase;
 let school: BareTenant;
 
 beforeAll(async () => {
-  database = await testDatabase(2);
+  database = await testDatabase(21);
 });
 beforeEach(async () => {
   school = await provision(database);
