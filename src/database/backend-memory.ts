@@ -47,7 +47,8 @@ export function remember(
   if (!known) backend.schools.set(name, (known = { names: new Set(), statementCount: 0 }));
   if (known.names.has(statement)) return;
   known.names.add(statement);
-  const added = isRead ? 1 : statementsPerWrite;
+  // Only operations say whether they read. The other statements of the service are small.
+  const added = isRead === false ? statementsPerWrite : 1;
   backend.tablesMb += tablesMb(known.statementCount + added) - tablesMb(known.statementCount);
   known.statementCount += added;
   backend.statementCount += added;

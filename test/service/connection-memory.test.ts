@@ -50,7 +50,11 @@ test('connections that have served many schools are replaced while requests go o
       schools.flatMap((school) => [school.admin.get('/api/students'), school.admin.get('/api/teachers')]),
     );
   expect(await replacements()).toBeGreaterThan(stayed);
-  expect((await backends()).some((pid) => !old.includes(pid))).toBe(true);
+  // The last request may have been the one after which a connection was replaced.
+  await until(async () => {
+    for (const school of schools) await school.admin.get('/api/students');
+    return (await backends()).some((pid) => !old.includes(pid)) || undefined;
+  });
 });
 
 test('invented API keys, refresh tokens and links do not count as memory', async () => {
