@@ -118,6 +118,18 @@ test('requests for schools that do not exist do not count as memory', async () =
   await pool.end();
 });
 
+test('an operation that writes counts as several that read', async () => {
+  const pool = openPool({ size: 1, maxConnectionMb: 1 });
+  const request = (isRead: boolean) =>
+    pool.query('select 1', { school: 'school-1', isVerified: true, statement: `students_${String(isRead)}`, isRead });
+  await request(true);
+  await request(true);
+  expect(pool.counts.replacedForMemory).toBe(0);
+  await request(false);
+  await until(() => pool.counts.replacedForMemory === 1 || undefined);
+  await pool.end();
+});
+
 test('a connection whose backend has less memory than estimated is kept', async () => {
   const pool = openPool({ size: 1, maxConnectionMb: 20 });
   const backend = async (n: number) =>
