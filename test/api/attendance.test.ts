@@ -236,19 +236,23 @@ describe('marking a class', () => {
     expect(await storedMarks(a)).toEqual([{ date: day(-5), status: 'late', class_id: second.classId }]);
   });
 
+  /** Moves a student, who then has left the previous class and joined the new one yesterday. */
+  async function moveYesterday(student: number, classId: number): Promise<void> {
+    await move(student, classId);
+    await service.database.query(
+      `update ${school.schema}.enrollment
+       set ends_on = case when ends_on is not null then $2::date end,
+         starts_on = case when ends_on is null then $2::date else starts_on end
+       where student_id = $1`,
+      [student, day(-1)],
+    );
+  }
+
   test('writes no record if one of them belongs to the class in which the student was enrolled on that day', async () => {
     const [past, present] = [await addClass(1), await addClass(1)];
     const [a = 0, b = 0] = [...past.students, ...present.students];
     await mark(past.classId, day(-5), { [a]: 'present' });
-    await move(a, present.classId);
-    await service.database.query(
-      `update ${school.schema}.enrollment set ends_on = $2 where student_id = $1 and ends_on is not null`,
-      [a, day(-1)],
-    );
-    await service.database.query(
-      `update ${school.schema}.enrollment set starts_on = $2 where student_id = $1 and ends_on is null`,
-      [a, day(-1)],
-    );
+    await moveYesterday(a, present.classId);
     expect(await refuse(present.classId, day(-5), { [a]: 'absent', [b]: 'absent' }, 409)).toMatchObject({
       error: 'conflict',
       details: [{ path: 'records.0.student_id' }],
@@ -263,15 +267,7 @@ describe('marking a class', () => {
     const after = await addClassTeacher(present.classId);
     await mark(past.classId, day(-5), { [a]: 'present' });
     await mark(past.classId, day(-5), { [a]: 'late' });
-    await move(a, present.classId);
-    await service.database.query(
-      `update ${school.schema}.enrollment set ends_on = $2 where student_id = $1 and ends_on is not null`,
-      [a, day(-1)],
-    );
-    await service.database.query(
-      `update ${school.schema}.enrollment set starts_on = $2 where student_id = $1 and ends_on is null`,
-      [a, day(-1)],
-    );
+    await moveYesterday(a, present.classId);
     for (const status of ['absent', 'late'] as const) {
       const refused = await refuse(present.classId, day(-5), { [a]: status }, 409, after);
       expect([refused.error, refused.details.map((detail) => detail.path)]).toEqual([
