@@ -2,12 +2,15 @@ import autocannon from 'autocannon';
 import { answerParent } from './child.ts';
 import { type Measured, summarize } from './statistics.ts';
 
-/** A load test of one server. It lasts for some seconds, or until it has sent an `amount` of requests. */
+/** How long requests are sent: for some seconds, or until an `amount` of them is sent. */
+export type Length = { seconds: number } | { amount: number };
+
+/** A load test of one server. */
 export type Load = {
   url: string;
   requests: autocannon.Request[];
   connections: number;
-} & ({ seconds: number } | { amount: number });
+} & Length;
 
 // The load generator runs in its own process, so that its work does not delay the process that waits for it.
 answerParent(async ({ url, requests, connections, ...length }: Load): Promise<Measured> => {

@@ -7,6 +7,7 @@ import { type Call, dispatcher } from '../src/database/call.ts';
 import { apiPool, withOptions } from '../src/database/pool.ts';
 import { switchToRole } from '../src/domain/role-settings.ts';
 import { answerParent } from './child.ts';
+import type { Length } from './load.ts';
 import { type Measured, summarize, timed } from './statistics.ts';
 
 /** A statement that is measured through pg alone: `core.call`, or a file of baselines/ in the schema of a school. */
@@ -14,16 +15,17 @@ export type Statement =
   { kind: 'call'; args: Parameters<Call> } | { kind: 'bare'; file: string; tenantId: number; values: unknown[] };
 
 /** A message to this process: statements to run, all of one kind. */
-export type StatementsMessage = { statements: Statement[] } & (
-  | { mode: 'loop'; connections: number; seconds: number }
-  | { mode: 'warm-up'; connections: number; amount: number }
-  /** Runs each statement once, one after the other, on a new connection. */
-  | { mode: 'each-once' }
-  /** Returns the JSON of the first statement. */
-  | { mode: 'answer' }
-  /** Returns the address of an HTTP server that answers `GET /<n>` with the JSON of the statement with this index. */
-  | { mode: 'serve'; connections: number }
-);
+export type StatementsMessage = { statements: Statement[] } &
+  /** Runs the statements in turn, on all connections in parallel. */
+  (
+    | ({ mode: 'loop'; connections: number } & Length)
+    /** Runs each statement once, one after the other, on a new connection. */
+    | { mode: 'each-once' }
+    /** Returns the JSON of the first statement. */
+    | { mode: 'answer' }
+    /** Returns the address of an HTTP server that answers `GET /<n>` with the JSON of the statement with this index. */
+    | { mode: 'serve'; connections: number }
+  );
 
 const [databaseUrl = '', poolSize = ''] = process.argv.slice(2);
 
@@ -164,10 +166,7 @@ answerParent(async (message: StatementsMessage): Promise<Measured | { answer: st
   if (message.mode === 'serve') return serve(statements, message.connections);
   const runs = await runners(statements, message.mode === 'answer' ? 1 : message.connections);
   if (message.mode === 'answer') return { answer: (await runs[0]?.(first)) ?? '' };
-  const end = performance.now() + (message.mode === 'loop' ? message.seconds * 1000 : Infinity);
-  return loop(
-    statements,
-    runs,
-    message.mode === 'loop' ? () => performance.now() >= end : (count) => count >= message.amount,
-  );
+  if ('amount' in message) return loop(statements, runs, (count) => count >= message.amount);
+  const end = performance.now() + message.seconds * 1000;
+  return loop(statements, runs, () => performance.now() >= end);
 });
