@@ -496,6 +496,18 @@ describe('concurrent requests', () => {
     await expectTotals();
   });
 
+  test('to correct one mark: the one that waited is not older than the mark that it corrects', async () => {
+    const { classId, students } = await addClass(1);
+    await mark(classId, today, all(students, 'present'));
+    const other = `update ${school.schema}.attendance set status = 'late', marked_at = now() + interval '1 minute'
+      where class_id = ${classId}`;
+    expectAllOk(await race(service.database, other, 1, () => [send(classId, all(students, 'absent'))]));
+    const [one] = await sheet(classId);
+    expect(one?.status).toBe('absent');
+    expect(one?.corrections.map(({ status }) => status)).toEqual(['present', 'late']);
+    expect(one?.marked_at).toBe(one?.corrections[1]?.marked_at);
+  });
+
   test('with the same marks create no corrections', async () => {
     const { classId, students } = await addClass(5);
     const answers = await race(service.database, lockTotal(classId), 2, () =>

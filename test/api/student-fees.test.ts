@@ -42,6 +42,25 @@ const periods = ({ items }: Pick<StudentFee, 'items'>) =>
 const inOneYear = () => new Date(Date.now() + 365 * 86_400_000).toISOString().slice(0, 10);
 
 describe('billing', () => {
+  test('notifies parents in the order of the classes, then of the students', async () => {
+    const classes = [await world.addClass(), await world.addClass()];
+    const structureId = await world.addStructure([tuition], classes);
+    const join = async (n: number, parent_email: string) =>
+      world.addStudent(classes[n] ?? 0, undefined, { parent_email });
+    for (const [n, parent] of [
+      [1, 'second'],
+      [0, 'first'],
+      [1, 'third'],
+    ] as const)
+      await join(n, `${parent}@billing.example`);
+    await world.generate(structureId, { date: '2021-11-15' });
+    expect(
+      await service.database.query(
+        `select address from ${world.school.schema}.notification_delivery where address like '%@billing.example' order by id`,
+      ),
+    ).toEqual(['first', 'second', 'third'].map((parent) => ({ address: `${parent}@billing.example` })));
+  });
+
   test('creates one fee with an item for each component, for the period that contains the date', async () => {
     const { studentId, structureId, classId } = await createBillable([tuition, bus, lunch, sport, admission]);
     expect(await world.generate(structureId, { date: '2021-11-15', due_date: '2021-12-01' })).toEqual({

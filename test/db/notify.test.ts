@@ -515,6 +515,28 @@ describe('core.send_message', () => {
     expect((await besideOneToAmina([{ user_id: ben }])).waits).toBe(false);
   });
 
+  test('gives a notification that waited for another one a later time', async () => {
+    const ask = async (client: pg.ClientBase, title: string) =>
+      client.query("select core.send_message('t', $1, $2)", [
+        JSON.stringify({ in_app: { title, message: 'M' } }),
+        JSON.stringify([{ user_id: amina }]),
+      ]);
+    await asRequest(async (waiting) => {
+      // The transaction begins first, so that its now() is earlier.
+      await asRequest((client) => ask(client, 'first'));
+      await ask(waiting, 'second');
+    });
+    expect(
+      await database.query(
+        `select title, created_at > lag(created_at) over (order by id) as is_later from ${school.schema}.notification order by id`,
+      ),
+    ).toEqual([
+      { title: 'first', is_later: null },
+      { title: 'second', is_later: true },
+    ]);
+    await traces();
+  });
+
   test('serializes emails to one address, so that its daily limit holds', async () => {
     expect((await besideOneToAmina([{ email: ' Amina@test.example' }], 'email')).waits).toBe(true);
     expect((await besideOneToAmina([{ email: 'ben@test.example' }], 'email')).waits).toBe(false);

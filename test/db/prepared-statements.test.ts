@@ -227,6 +227,33 @@ test('a connection limits its statements and keeps those in use', async () => {
   }
 });
 
+test('a connection removes statements that ran less often for their age, not those that are new', async () => {
+  const connection = await connect();
+  const list = (pageSize: number) => gradeNames(school, { pageSize }, connection);
+  const names = async () => (await statements(school, connection)).map(({ name }) => name);
+  try {
+    // Until the others are so much younger that each of them ran more often for its age.
+    for (let pause = 200; ; pause *= 2) {
+      await connection.query('deallocate all');
+      for (let n = 0; n < 2; n++) await list(101);
+      const [old] = await names();
+      await connection.query('select pg_sleep($1)', [pause / 1000]);
+      const rested = performance.now();
+      for (let size = 102; size < 101 + maxStatements; size++) await list(size);
+      const young = (await names()).slice(1);
+      expect(young).toHaveLength(maxStatements - 1);
+      await list(200);
+      if (performance.now() - rested > pause) continue;
+      const kept = await names();
+      expect(kept).not.toContain(old);
+      expect(kept).toEqual(expect.arrayContaining(young));
+      break;
+    }
+  } finally {
+    await connection.end();
+  }
+});
+
 test('a connection with a higher limit, which does not look each time, limits its statements too', async () => {
   const connection = await connect(40);
   try {

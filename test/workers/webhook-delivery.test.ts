@@ -273,6 +273,7 @@ describe('an event', () => {
     await addStudent({}, at);
     const hook = await listen(['student.created'], at);
     const { id } = await addStudent({ admission_number: 'A-1' }, at);
+    await hook.message('student.created', { id });
     await at.admin.post('/api/students', { first_name: 'A', last_name: 'B', admission_number: 'A-1' }, 409);
     await at.admin.put(`/api/students/${id}`, { last_name: 'Unwanted' });
     await at.admin.put(hook.api, { is_active: false });
