@@ -43,18 +43,19 @@ export async function measureFairness(rig: Rig, seconds: number, rounds: number)
     return timedRequest(rig.service.url, request.path ?? '', token);
   };
   // With the same client as below, because it uses the same processors.
-  const closedLoop = async () => {
+  const closedLoop = async (isDone: (count: number) => boolean) => {
     const requests = requestsOf(...schools);
-    const end = performance.now() + seconds * 1000;
     let count = 0;
     const loop = async () => {
-      for (; performance.now() < end; count++) await get(pick(...requests));
+      while (!isDone(count++)) await get(pick(...requests));
     };
     await Promise.all(Array.from({ length: rig.connections }, loop));
-    return count / seconds;
+    return count - rig.connections;
   };
-  await closedLoop();
-  const capacity = await closedLoop();
+  // Warms up each connection for each school, ten times each kind of request.
+  await closedLoop((count) => count >= 10 * mixed.length * schools.length * rig.connections);
+  const end = performance.now() + seconds * 1000;
+  const capacity = (await closedLoop(() => performance.now() >= end)) / seconds;
 
   const send = async (rate: number, ...of: School[]) => {
     const requests = requestsOf(...of);
