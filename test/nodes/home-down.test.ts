@@ -1,4 +1,4 @@
-import { afterAll, describe, expect, jest, test } from '@jest/globals';
+import { afterAll, describe, expect, test } from '@jest/globals';
 import { mailTo } from '../support/fakes/mail.ts';
 import { until } from '../support/client/until.ts';
 import { send } from '../support/client/wire.ts';
@@ -7,7 +7,6 @@ import { schoolOn } from './schools.ts';
 import { type Servers, signalServer, startServer, stopServer } from './servers.ts';
 
 // The API needs some seconds to notice a server that hangs.
-jest.setTimeout(60_000);
 
 const { homeServer } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
 const limit = 6;

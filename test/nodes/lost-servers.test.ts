@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { addNode, readNodes, setDraining } from '../../src/database/nodes.ts';
 import { createRouter } from '../../src/database/router.ts';
 import { moveSchool } from '../../src/database/school-move.ts';
@@ -12,7 +12,6 @@ import { schoolOn } from './schools.ts';
 import { createServer, removeServer, type Servers, serverUrl, type TestServer } from './servers.ts';
 
 // Starts and loses a server.
-jest.setTimeout(150_000);
 
 const { home, homeServer, nodes } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
 const { withOwner } = shared;

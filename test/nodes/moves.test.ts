@@ -468,7 +468,7 @@ describe('a move that stops', () => {
       const copying = await rows(
         'node-2',
         `select from pg_stat_activity
-         where backend_type = 'logical replication worker' and wait_event_type = 'Lock'`,
+         where backend_type = 'logical replication worker' and wait_event = 'transactionid'`,
       );
       return copying.length || undefined;
     });

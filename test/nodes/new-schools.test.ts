@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { setDraining } from '../../src/database/nodes.ts';
 import { until } from '../support/client/until.ts';
 import { startProgram } from '../support/server/processes.ts';
@@ -7,7 +7,6 @@ import { newSchool } from './schools.ts';
 import { type Servers, startServer, stopServer } from './servers.ts';
 
 // Stops a server, and starts programs.
-jest.setTimeout(150_000);
 
 const { home, nodes } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
 const { withOwner } = shared;

@@ -1,4 +1,4 @@
-import { afterAll, afterEach, describe, expect, jest, test } from '@jest/globals';
+import { afterAll, afterEach, describe, expect, test } from '@jest/globals';
 import { nodeStates, releaseReservations } from '../../src/database/nodes.ts';
 import { until } from '../support/client/until.ts';
 import { freePort, type Program, startProgram } from '../support/server/processes.ts';
@@ -7,7 +7,6 @@ import { newSchool } from './schools.ts';
 import { type Servers, startServer, stopServer } from './servers.ts';
 
 // Each test starts programs and a server.
-jest.setTimeout(150_000);
 
 const { home, router, nodes } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
 const { withOwner, pg } = shared;

@@ -1,4 +1,4 @@
-import { afterAll, afterEach, expect, jest, test } from '@jest/globals';
+import { afterAll, afterEach, expect, test } from '@jest/globals';
 import { addNode, readNodes, setDraining } from '../../src/database/nodes.ts';
 import { createRouter } from '../../src/database/router.ts';
 import { cancelMove, moveSchool, type MoveStep } from '../../src/database/school-move.ts';
@@ -8,7 +8,6 @@ import { schoolOn } from './schools.ts';
 import { type Servers, serverUrl } from './servers.ts';
 
 // Creates nodes.
-jest.setTimeout(150_000);
 
 const { home, nodes } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
 const { withOwner } = shared;

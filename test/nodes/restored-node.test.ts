@@ -1,12 +1,11 @@
 import { rm } from 'node:fs/promises';
-import { afterAll, expect, jest, test } from '@jest/globals';
+import { afterAll, expect, test } from '@jest/globals';
 import { until } from '../support/client/until.ts';
 import { startProgram } from '../support/server/processes.ts';
 import { serviceOfFile, testPassword, unique } from '../support/server/service.ts';
 import { backUp, createServer, removeServer, restore, type Servers, serverUrl } from './servers.ts';
 
 // Starts a server, and restores it.
-jest.setTimeout(150_000);
 
 const { home } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
 const { withOwner } = shared;

@@ -1,4 +1,4 @@
-import { expect, jest, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import { openStream } from '../support/client/stream.ts';
 import { until } from '../support/client/until.ts';
 import { type School, serviceOfFile, testPassword } from '../support/server/service.ts';
@@ -6,7 +6,6 @@ import { schoolOn } from './schools.ts';
 import { type Servers, startServer, stopServer, type TestServer } from './servers.ts';
 
 // Stops servers.
-jest.setTimeout(60_000);
 
 const { homeServer, nodes, router } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
 const { withOwner } = shared;

@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, describe, expect, jest, test } from '@jest/globals';
+import { afterAll, describe, expect, test } from '@jest/globals';
 import { addNode } from '../../src/database/nodes.ts';
 import { until } from '../support/client/until.ts';
 import { type Program, startProgram } from '../support/server/processes.ts';
@@ -17,7 +17,6 @@ import {
 } from './servers.ts';
 
 // Starts and loses servers. The worker looks up the nodes every 15 seconds.
-jest.setTimeout(150_000);
 
 const { home, homeServer } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
 const { withOwner } = shared;
