@@ -2,6 +2,7 @@ import { expect } from '@jest/globals';
 import type { Page } from 'playwright-core';
 import { browserOfFile } from '../support/client/browser.ts';
 import { button } from '../support/client/page.ts';
+import { until } from '../support/client/until.ts';
 import { analystOf } from '../support/fixtures/analysts.ts';
 import { enable } from '../support/fixtures/second-factors.ts';
 import { serviceOfFile, testPassword } from '../support/server/service.ts';
@@ -36,8 +37,15 @@ test('an analyst logs in with email, password and second factor, runs a query an
   await button(page, 'Verify').click();
   await editor(page);
   await page.getByText(analyst.email).waitFor();
-  await page.getByRole('button', { name: /Execute query/ }).click();
-  await page.locator('.graphiql-response').getByText('"Ashgrove"').waitFor();
+  const answer = page.locator('.graphiql-response').getByText('"Ashgrove"');
+  // GraphiQL ignores the button until its editors are ready, and does not show when they are.
+  await until(async () => {
+    await page.getByRole('button', { name: /Execute query/ }).click();
+    return answer.waitFor({ timeout: 5_000 }).then(
+      () => true as const,
+      () => undefined,
+    );
+  });
   expect(await page.evaluate('JSON.stringify([document.cookie, { ...sessionStorage }])')).toBe('["",{}]');
   await button(page, 'Log out').click();
   await loggedOut(page);
