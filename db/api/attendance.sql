@@ -2,7 +2,7 @@
 -- or timetables change. A trigger of the table keeps the previous values of a corrected mark.
 
 select core.define_operation('attendance_mark', p_permission => 'attendance.mark', p_feature => 'attendance',
-  p_idempotent => true, p_errors => '{conflict,invalid_reference}');
+  p_idempotent => true, p_errors => '{conflict,invalid_reference}', p_needs_search_path => false);
 select core.define_operation('attendance_my_classes', p_feature => 'attendance');
 select core.define_operation('attendance_class', p_permission => 'attendance.read', p_feature => 'attendance');
 select core.define_operation('attendance_class_summary', p_permission => 'attendance.read',
@@ -185,22 +185,23 @@ comment on function api.attendance_require_markable is
 create function api.attendance_marked_elsewhere(p_class_id bigint, p_date date, p_records jsonb) returns json
   language plpgsql stable as $$
 begin
-  return (
+  return core.run_prepared($statement$
     select json_agg(json_build_object(
         'path', format('records.%s.student_id', refused.position - 1),
         'message', format('Student %s was in %s on %s and is already marked there. Correct the mark in that class.',
-          refused.student_id, refused.class_name, p_date))
+          refused.student_id, refused.class_name, refused.date))
       order by refused.position)
     from (
-      select input.position, a.student_id, api.class_name(c.name, c.section) as class_name
-      from jsonb_array_elements(p_records) with ordinality input (mark, position)
+      select input.position, a.student_id, a.date, api.class_name(c.name, c.section) as class_name
+      from jsonb_to_record((select core.request())) r (class_id bigint, date date, records jsonb)
+      cross join jsonb_array_elements(r.records) with ordinality input (mark, position)
       join attendance a
-        on a.student_id = (input.mark ->> 'student_id')::bigint and a.date = p_date and a.class_id <> p_class_id
+        on a.student_id = (input.mark ->> 'student_id')::bigint and a.date = r.date and a.class_id <> r.class_id
       join class c on c.id = a.class_id
       order by input.position
       limit 10
     ) refused
-  );
+  $statement$, jsonb_build_object('class_id', p_class_id, 'date', p_date, 'records', p_records));
 end $$;
 comment on function api.attendance_marked_elsewhere is
   'Error details for the first ten records [{student_id}] whose student has a mark of another class on that day. Null '
@@ -295,11 +296,15 @@ begin
   -- Students may have marks of a previous class that the user does not teach.
   perform core.widen_scope();
   if v_day.holiday_name is not null then
-    if exists (
-      select from jsonb_to_recordset(v_records) r (student_id bigint)
-      where not exists (
-        select from attendance a
-        where a.student_id = r.student_id and a.date = v_date and a.class_id = v_class_id)) then
+    if core.run_prepared($statement$
+      select to_json(true)
+      from jsonb_to_record((select core.request())) r (class_id bigint, date date)
+      where exists (
+        select from jsonb_to_recordset((select core.request() -> 'records')) m (student_id bigint)
+        where not exists (
+          select from attendance a
+          where a.student_id = m.student_id and a.date = r.date and a.class_id = r.class_id))
+    $statement$, p) is not null then
       perform core.refuse_field('conflict', 'date',
         format('%s is a holiday (%s). You can only correct existing marks.', v_date, v_day.holiday_name));
     end if;

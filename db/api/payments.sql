@@ -6,10 +6,11 @@ select core.define_operation('payments_export', p_permission => 'fee.read', p_fe
 select core.define_operation('payments_get', p_permission => 'fee.read', p_allows_own_rows => true,
   p_feature => 'fees_management', p_record => 'payment');
 select core.define_operation('payments_create', p_permission => 'payment.create', p_feature => 'fees_management',
-  p_idempotent => true, p_record => 'payment', p_errors => '{conflict,invalid_state,invalid_reference}');
+  p_idempotent => true, p_record => 'payment', p_errors => '{conflict,invalid_state,invalid_reference}',
+  p_needs_search_path => false);
 select core.define_operation('payments_create_for_invoice', p_permission => 'payment.create',
   p_feature => 'fees_management', p_idempotent => true, p_record => 'payment',
-  p_errors => '{conflict,invalid_state,invalid_reference}');
+  p_errors => '{conflict,invalid_state,invalid_reference}', p_needs_search_path => false);
 select core.define_operation('payments_receipt', p_permission => 'fee.read', p_allows_own_rows => true,
   p_feature => 'fees_management');
 select core.define_operation('payments_reverse', p_permission => 'payment.create', p_feature => 'fees_management',
@@ -70,15 +71,13 @@ select core.define_functions('payments', 'payment',
   p_get => 'One payment of a student fee or an invoice. Raises not_found.');
 
 create function api.number_next(p_series text) returns text language plpgsql as $$
-declare
-  v_year text := to_char(core.today(), 'YYYY');
-  v_value bigint;
 begin
-  insert into counter as c (name, value)
-    values (p_series || '-' || v_year, 1)
-    on conflict (name) do update set value = c.value + 1
-    returning value into v_value;
-  return format('%s-%s-%s', p_series, v_year, lpad(v_value::text, greatest(6, length(v_value::text)), '0'));
+  return core.run_prepared($statement$
+    insert into counter as c (name, value)
+      select (core.request() #>> '{}') || to_char(core.today(), '-YYYY'), 1
+      on conflict (name) do update set value = c.value + 1
+      returning to_json(name || '-' || lpad(value::text, greatest(6, length(value::text)), '0'))
+  $statement$, to_jsonb(p_series)) #>> '{}';
 end $$;
 comment on function api.number_next is
   'The next number of a series of this school in the current year, without gaps: RCT-2026-000001. Locks the counter '
@@ -92,7 +91,7 @@ begin
     from (
       select b.student_id, b.status, b.amount - b.paid_amount as balance,
         core.today() as today,
-        api.currency() as currency,
+        coalesce((select o.currency from school o), 'USD') as currency,
         (select u.first_name || ' ' || u.last_name from user_account u where u.id = core.user_id()) as user_name
       from %I b
       where b.id = (select core.request() ->> 'id')::bigint
@@ -126,14 +125,20 @@ begin
   elsif v_amount > v_balance then
     perform core.refuse_field('conflict', 'amount', format('The balance is %s.', v_balance));
   end if;
-  insert into payment (
-      student_id, student_fee_id, invoice_id, amount, payment_date, payment_method, reference_number, notes,
-      recorded_by, recorded_by_name, receipt_number)
-    values (
-      (v_bill ->> 'student_id')::bigint, case when p_kind <> 'invoice' then p_id end,
-      case when p_kind = 'invoice' then p_id end, v_amount, v_date, coalesce(p ->> 'payment_method', p ->> 'method'),
-      p ->> 'reference_number', p ->> 'notes', core.user_id(), v_bill ->> 'user_name', api.number_next('RCT'))
-    returning id into v_id;
+  v_id := core.run_prepared($statement$
+    insert into payment (
+        student_id, student_fee_id, invoice_id, amount, payment_date, payment_method, reference_number, notes,
+        recorded_by, recorded_by_name, receipt_number)
+      select student_id, student_fee_id, invoice_id, amount, payment_date, payment_method, reference_number, notes,
+        core.user_id(), user_name, receipt_number
+      from jsonb_to_record((select core.request())) r (
+        student_id bigint, student_fee_id bigint, invoice_id bigint, amount numeric, payment_date date,
+        payment_method text, reference_number text, notes text, user_name text, receipt_number text)
+      returning to_json(id)
+  $statement$, jsonb_build_object(
+    'student_id', v_bill -> 'student_id', p_kind || '_id', p_id, 'amount', v_amount, 'payment_date', v_date,
+    'payment_method', coalesce(p ->> 'payment_method', p ->> 'method'), 'reference_number', p -> 'reference_number',
+    'notes', p -> 'notes', 'user_name', v_bill -> 'user_name', 'receipt_number', api.number_next('RCT')))::text;
   v_payment := api.payment_record(v_id);
   perform core.notify('payment.received', api.student_recipients(jsonb_build_array(jsonb_build_object(
     'student_id', v_bill -> 'student_id', 'amount', core.written_amount(v_amount, v_bill ->> 'currency'),

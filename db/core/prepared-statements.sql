@@ -30,49 +30,61 @@ comment on function core.request is
 -- never from a request. `execute` takes no parameters inside a function, and literals would appear in the log of the
 -- server.
 -- Postgres plans even the smallest expression of a function again when the search path is another than the last time.
--- So the path here is constant, and the expression that returns the statement to execute sets that of the school, as
--- its last step.
+-- So the path here is constant, and the expression that returns the statement to execute sets that of the school.
+-- Nothing is evaluated after it in the same function.
 -- Only running a statement shows cheaply whether it exists: pg_prepared_statements copies the text of each, and a
--- setting would be rolled back with the transaction, but the statement would stay. In a transaction that writes, an
--- empty companion, `<name>_exists`, is run instead, because rows that a subtransaction locks and changes need a
--- multixact. The companion is prepared last and deallocated first, so it never exists without its statement.
+-- setting would be rolled back with the transaction, but the statement would stay.
 create function core.run_prepared(p_statement text, p jsonb, p_name text default null) returns json
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_search_path text := core.search_path_of(core.tenant_id());
   v_name text := 'school_' || coalesce(current_setting('app.tenant_id', true), '') || '_'
     || coalesce(p_name, md5(p_statement));
-  v_outer_request text := nullif(current_setting('app.request', true), '');
+  v_outer_request text := current_setting('app.request', true);
   v_request text := set_config('app.request', p::text, true);
   v_answer json;
 begin
-  begin
-    if v_outer_request is null and current_setting('transaction_read_only') = 'on' then
+  if current_setting('transaction_read_only') = 'on' and coalesce(v_outer_request, '') = '' then
+    begin
       execute case when set_config('search_path', v_search_path, true) <> '' then 'execute ' || v_name end
         into v_answer;
       return v_answer;
-    end if;
-    execute 'execute ' || v_name || '_exists';
-  exception when invalid_sql_statement_name then
-    if p_statement is not null then
-      perform core.prepare(v_search_path, v_name, p_statement);
-    end if;
-    v_name := case when p_statement is not null then v_name end;
-  end;
-  if v_name is not null then
-    execute case when set_config('search_path', v_search_path, true) <> '' then 'execute ' || v_name end
-      into v_answer;
+    exception when invalid_sql_statement_name then
+      null;
+    end;
   end if;
+  v_answer := core.run_named(p_statement, v_search_path, v_name);
   -- A statement can call a function that runs another one.
-  if v_outer_request is not null then
-    v_request := set_config('app.request', v_outer_request, true);
-  end if;
+  v_request := set_config('app.request', v_outer_request, true);
   return v_answer;
 end $$;
 comment on function core.run_prepared is
   'Runs a statement that a definition assembled, with the parameters p, at the current school, and returns its json '
   'value. Each connection keeps its plan for each school. p_name identifies the statement if it is known before its '
   'text; without p_statement, the result is null if the connection does not have it.';
+
+-- Rows that a subtransaction locks and changes need a multixact. So an empty companion, `<name>_exists`, runs in the
+-- subtransaction instead of the statement. The companion is prepared last and deallocated first, so it never exists
+-- without its statement.
+create function core.run_named(p_statement text, p_search_path text, p_name text) returns json
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_answer json;
+begin
+  begin
+    execute 'execute ' || p_name || '_exists';
+  exception when invalid_sql_statement_name then
+    if p_statement is null then
+      return null;
+    end if;
+    perform core.prepare(p_search_path, p_name, p_statement);
+  end;
+  execute case when set_config('search_path', p_search_path, true) <> '' then 'execute ' || p_name end into v_answer;
+  return v_answer;
+end $$;
+comment on function core.run_named is
+  'Runs the statement with this name in a transaction that may write, and prepares it before if the connection does '
+  'not have it; null if it would have to, but has no text. Only for core.run_prepared.';
 
 create function core.run_planned(p_statement text, p jsonb) returns json
   language plpgsql set search_path = pg_catalog, pg_temp as $$

@@ -92,8 +92,9 @@ comment on column core.operation.content is
   'takes: core.call stores the uploaded bytes, if any, in the table file and adds file_id to the parameters; '
   'gives: the operation answers what file_answer returns, and core.call adds the bytes or the requested range.';
 comment on column core.operation.needs_search_path is
-  'False: the function names no table of the school. It reads them only by core.record_page and generated readers, '
-  'which set the search path themselves. core.run_operation then leaves the path constant.';
+  'False: the function names no table of the school, except in statements of core.run_prepared. It reads them only by '
+  'these, core.record_page and generated readers, which set the search path themselves. core.run_operation then leaves '
+  'the path constant.';
 
 -- Defines an operation. The columns of core.operation explain the parameters; db/finish.sql sets `writes`.
 create function core.define_operation(

@@ -223,6 +223,7 @@ const granted: Record<string, string[]> = {
     'request',
     'require_match',
     'require_unchanged',
+    'run_named',
     'run_planned',
     'run_prepared',
     'session_end',
