@@ -297,14 +297,13 @@ begin
   perform core.widen_scope();
   if v_day.holiday_name is not null then
     if core.run_prepared($statement$
-      select to_json(true)
-      from jsonb_to_record((select core.request())) r (class_id bigint, date date)
-      where exists (
-        select from jsonb_to_recordset((select core.request() -> 'records')) m (student_id bigint)
+      select to_json(exists (
+        select from jsonb_to_record((select core.request())) r (class_id bigint, date date, records jsonb)
+        cross join jsonb_to_recordset(r.records) m (student_id bigint)
         where not exists (
           select from attendance a
-          where a.student_id = m.student_id and a.date = r.date and a.class_id = r.class_id))
-    $statement$, p) is not null then
+          where a.student_id = m.student_id and a.date = r.date and a.class_id = r.class_id)))
+    $statement$, p)::text::boolean then
       perform core.refuse_field('conflict', 'date',
         format('%s is a holiday (%s). You can only correct existing marks.', v_date, v_day.holiday_name));
     end if;

@@ -91,7 +91,7 @@ begin
     from (
       select b.student_id, b.status, b.amount - b.paid_amount as balance,
         core.today() as today,
-        coalesce((select o.currency from school o), 'USD') as currency,
+        api.currency() as currency,
         (select u.first_name || ' ' || u.last_name from user_account u where u.id = core.user_id()) as user_name
       from %I b
       where b.id = (select core.request() ->> 'id')::bigint

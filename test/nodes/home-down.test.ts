@@ -6,8 +6,6 @@ import { operatorEmail, type School, serviceOfFile, testPassword, unique } from 
 import { schoolOn } from './schools.ts';
 import { type Servers, signalServer, startServer, stopServer } from './servers.ts';
 
-// The API needs some seconds to notice a server that hangs.
-
 const { homeServer } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
 const limit = 6;
 const service = await serviceOfFile({ TRUST_PROXY: '1', PUBLIC_RATE_LIMIT_PER_MINUTE: String(limit) });

@@ -8,7 +8,8 @@ export default {
   testMatch: ['<rootDir>/test/nodes/*.test.ts'],
   globalSetup: '<rootDir>/test/nodes/setup.ts',
   globalTeardown: '<rootDir>/test/nodes/teardown.ts',
-  // A move starts two processes for each table, and servers are stopped and started.
+  // A move starts two processes for each table, servers and programs are started and stopped, and a worker looks up the
+  // nodes every 15 seconds.
   testTimeout: 150_000,
   // A file that fails while it loads leaves its service open, which would keep the run from ending.
   forceExit: true,

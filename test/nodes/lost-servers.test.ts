@@ -11,8 +11,6 @@ import { type School, serviceOfFile, testPassword, unique } from '../support/ser
 import { schoolOn } from './schools.ts';
 import { createServer, removeServer, type Servers, serverUrl, type TestServer } from './servers.ts';
 
-// Starts and loses a server.
-
 const { home, homeServer, nodes } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
 const { withOwner } = shared;
 const service = await serviceOfFile();

@@ -6,8 +6,6 @@ import { serviceOfFile, testPassword } from '../support/server/service.ts';
 import { newSchool } from './schools.ts';
 import { type Servers, startServer, stopServer } from './servers.ts';
 
-// Stops a server, and starts programs.
-
 const { home, nodes } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
 const { withOwner } = shared;
 const service = await serviceOfFile();

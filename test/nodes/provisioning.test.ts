@@ -6,8 +6,6 @@ import { serviceOfFile, testJwtSecret, testPassword } from '../support/server/se
 import { newSchool } from './schools.ts';
 import { type Servers, startServer, stopServer } from './servers.ts';
 
-// Each test starts programs and a server.
-
 const { home, router, nodes } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
 const { withOwner, pg } = shared;
 const service = await serviceOfFile();

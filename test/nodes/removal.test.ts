@@ -7,8 +7,6 @@ import { type School, serviceOfFile } from '../support/server/service.ts';
 import { schoolOn } from './schools.ts';
 import { type Servers, serverUrl } from './servers.ts';
 
-// Creates nodes.
-
 const { home, nodes } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
 const { withOwner } = shared;
 const service = await serviceOfFile();

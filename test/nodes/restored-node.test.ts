@@ -5,8 +5,6 @@ import { startProgram } from '../support/server/processes.ts';
 import { serviceOfFile, testPassword, unique } from '../support/server/service.ts';
 import { backUp, createServer, removeServer, restore, type Servers, serverUrl } from './servers.ts';
 
-// Starts a server, and restores it.
-
 const { home } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
 const { withOwner } = shared;
 const service = await serviceOfFile();

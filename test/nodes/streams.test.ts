@@ -5,8 +5,6 @@ import { type School, serviceOfFile, testPassword } from '../support/server/serv
 import { schoolOn } from './schools.ts';
 import { type Servers, startServer, stopServer, type TestServer } from './servers.ts';
 
-// Stops servers.
-
 const { homeServer, nodes, router } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
 const { withOwner } = shared;
 const service = await serviceOfFile({ STREAM_HEARTBEAT_MS: '300' });

@@ -16,8 +16,6 @@ import {
   type TestServer,
 } from './servers.ts';
 
-// Starts and loses servers. The worker looks up the nodes every 15 seconds.
-
 const { home, homeServer } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
 const { withOwner } = shared;
 const dataDir = await mkdtemp(join(tmpdir(), 'school-workers-'));
