@@ -233,7 +233,7 @@ describe('/me/today-schedule', () => {
     await rows(`update ${days.schema}.timetable_config set working_days = array[$1::integer]`, [(today.day % 7) + 1]);
     expect(await schedule()).toMatchObject(nothing());
     await rows(`update ${days.schema}.timetable_config set working_days = '{1,2,3,4,5,6,7}'`);
-    await rows(`update ${days.schema}.academic_year set start_date = start_date - 400, end_date = $1::date - 1`, [
+    await rows(`update ${days.schema}.academic_year set start_date = $1::date - 100, end_date = $1::date - 1`, [
       today.date,
     ]);
     expect(await schedule()).toMatchObject(nothing());
