@@ -179,7 +179,11 @@ export const hasSlot = async (client: pg.ClientBase, name: string) =>
 const hasLostSlot = async (client: pg.ClientBase, name: string, publisher: pg.ClientBase): Promise<boolean> =>
   (await hasSubscription(client, name)) && !(await hasSlot(publisher, name));
 
-async function subscribe(
+/**
+ * Subscribes, or gives a subscription the current address. The slot on the other server has the same name.
+ * @param options  of `create subscription`
+ */
+export async function subscribe(
   client: pg.Client,
   name: string,
   toUrl: string,
@@ -236,7 +240,7 @@ interface CopyOptions {
 }
 
 /** Waits until all tables of a subscription are copied. @throws if that takes longer than `timeoutMs` */
-async function waitForTables(
+export async function waitForTables(
   client: pg.Client,
   name: string,
   { timeoutMs = copyTimeoutMs, onProgress = () => undefined }: CopyOptions,
@@ -260,19 +264,15 @@ async function waitForTables(
   }
 }
 
-/**
- * Subscribes, with a copy of the rows that exist. The slot on the other server has the same name.
- * @throws if the copies take longer than `timeoutMs`; `onProgress` is called meanwhile
- */
+/** Subscribes, with a copy of the rows that exist. @throws if the copies take too long */
 export async function subscribeAndCopy(
   client: pg.Client,
   name: string,
   toUrl: string,
   publications: string,
-  options: CopyOptions = {},
 ): Promise<void> {
   await subscribe(client, name, toUrl, publications, 'copy_data = true');
-  await waitForTables(client, name, options);
+  await waitForTables(client, name, {});
 }
 
 /**

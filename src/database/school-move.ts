@@ -3,12 +3,14 @@ import type pg from 'pg';
 import { classify } from './errors.ts';
 import {
   dropSlot,
+  hasSlot,
   hasSubscription,
   readNodes,
   requireCopies,
-  subscribeAndCopy,
+  subscribe,
   subscriptionOf as copiesOf,
   unsubscribe,
+  waitForTables,
   withSharedSubscriptionLock,
 } from './nodes.ts';
 import { answerTimeoutMs, requireAnswer, withOwner, withOwnerInTime } from './pool.ts';
@@ -286,18 +288,24 @@ async function requireSchool(source: pg.Client, target: pg.Client, school: numbe
     throw new Error('The school was migrated after the move began. Give up the move with --cancel, and begin again.');
 }
 
-const hasSlot = async (client: pg.Client, name: string) =>
-  (await client.query('select from pg_replication_slots where slot_name = $1', [name])).rowCount === 1;
-
 const hasPublication = async (client: pg.Client, name: string) =>
   (await client.query('select from pg_publication where pubname = $1', [name])).rowCount === 1;
 
-/**
- * Publishes the tables of a school. The publication is there from the beginning of a move to its end, and its name says
- * to which server.
- * @throws if a table has no key, by which the target finds changed rows
- */
-async function publish(source: pg.Client, target: pg.Client, publication: string, school: number): Promise<void> {
+/** Whether a publication contains all tables of a school, so that rows may have been copied. */
+const publishesSchool = async (client: pg.Client, name: string) =>
+  (
+    await client.query(
+      'select from pg_publication p join pg_publication_namespace n on n.pnpubid = p.oid where p.pubname = $1',
+      [name],
+    )
+  ).rowCount === 1;
+
+/** Whether a move was stopped after it had begun to copy rows, and can go on. */
+const isBegun = async (source: pg.Client, target: pg.Client, name: string) =>
+  (await hasSubscription(target, name)) && (await hasSlot(source, name)) && (await publishesSchool(source, name));
+
+/** @throws if a table has no key, by which the target finds changed rows */
+async function requireKeys(source: pg.Client, school: number): Promise<void> {
   const { rows } = await source.query<{ name: string }>(
     `select c.relname as name from pg_class c
      where c.relnamespace = $1::regnamespace and c.relkind = 'r'
@@ -305,15 +313,64 @@ async function publish(source: pg.Client, target: pg.Client, publication: string
     [schemaOf(school)],
   );
   if (rows.length > 0) throw new Error(`These tables have no primary key: ${rows.map(({ name }) => name).join(', ')}`);
-  if (await hasPublication(source, publication)) return;
+}
+
+/**
+ * Creates a publication with these tables, also instead of an earlier one. It is there from the beginning of a move to
+ * its end, and its name says to which server.
+ */
+async function publish(source: pg.Client, target: pg.Client, name: string, tables: string[]): Promise<void> {
   const { rows: control } = await target.query<{ system: string }>(
     'select system_identifier::text as system from pg_control_system()',
   );
-  // dropTableSlots reads the comment. One text with both statements is one transaction.
+  // dropTableSlots reads the comment. One text with all statements is one transaction.
   await source.query(
-    `create publication ${publication} for tables in schema ${schemaOf(school)};
-     comment on publication ${publication} is ${source.escapeLiteral(control[0]?.system ?? '')}`,
+    `drop publication if exists ${name};
+     create publication ${name} ${tables.length > 0 ? `for table ${tables.join()}` : ''};
+     comment on publication ${name} is ${source.escapeLiteral(control[0]?.system ?? '')}`,
   );
+}
+
+/** The tables of a school without rows, with the schema. */
+async function emptyTables(source: pg.Client, school: number): Promise<string[]> {
+  const { rows: tables } = await source.query<{ name: string }>(
+    "select format('%I.%I', $1::text, relname) as name from core.relations_in($1) where relkind = 'r'",
+    [schemaOf(school)],
+  );
+  const { rows } = await source.query<{ name: string }>(
+    tables
+      .map(({ name }) => `select ${source.escapeLiteral(name)} as name where not exists (select from ${name})`)
+      .join(' union all '),
+  );
+  return rows.map(({ name }) => name);
+}
+
+/**
+ * Subscribes to the tables of a school, most of which are empty in a new one. Postgres starts two processes for each
+ * table that it copies, so the empty ones are subscribed to first, without a copy.
+ */
+async function subscribeToSchool(
+  source: pg.Client,
+  target: pg.Client,
+  from: Server,
+  name: string,
+  school: number,
+): Promise<void> {
+  if (await isBegun(source, target, name)) await subscribe(target, name, from.url, name, 'copy_data = true');
+  else {
+    for (;;) {
+      const empty = await emptyTables(source, school);
+      await publish(source, target, name, empty);
+      await subscribe(target, name, from.url, name, 'copy_data = false, enabled = false');
+      // A row that was written before the slot was created would be missing. All later changes will arrive.
+      const stillEmpty = new Set(await emptyTables(source, school));
+      if (empty.every((table) => stillEmpty.has(table))) break;
+      await endSubscription(source, target, name);
+    }
+    await source.query(`alter publication ${name} set tables in schema ${schemaOf(school)}`);
+  }
+  await target.query(`alter subscription ${name} enable`);
+  await target.query(`alter subscription ${name} refresh publication with (copy_data = true)`);
 }
 
 /**
@@ -346,10 +403,10 @@ async function requireOnlyMove(
 class StallError extends Error {}
 
 /**
- * Subscribes, and waits until all tables are copied. A large one may take any time.
+ * Waits until all tables are copied. A large one may take any time.
  * @throws if none was copied for `stallTimeoutMs`, and none is being copied then
  */
-async function copyTables(
+async function waitForCopies(
   target: pg.Client,
   from: Server,
   to: Server,
@@ -360,7 +417,7 @@ async function copyTables(
     let last: Tables | undefined;
     let changedAt = performance.now();
     try {
-      await subscribeAndCopy(target, name, from.url, name, {
+      await waitForTables(target, name, {
         timeoutMs: Infinity,
         onProgress: (tables) => {
           onProgress(tables);
@@ -552,9 +609,15 @@ async function retryClose<T>(attempt: () => Promise<T>): Promise<T> {
   }
 }
 
+/** Ends a subscription, also when a stopped command has left only a part of it. */
+async function endSubscription(source: pg.Client, target: pg.Client, name: string): Promise<void> {
+  // Without its slot, which may be gone already.
+  await unsubscribe(target, name);
+  await dropSlot(source, name);
+}
+
 /** Ends the replication of a school, also when a stopped command had only created a part of it. */
 async function endReplication(source: pg.Client, target: pg.Client, name: string): Promise<void> {
-  // Without its slot, which may be gone already.
   await unsubscribe(target, name);
   await endPublication(source, name);
 }
@@ -675,15 +738,17 @@ export async function moveSchool(
           await checkVersions(source, target, school);
           for (const id of nodeIds) await requireCopies(home, id);
           await requireReplicationLimits(source, target, { name, from: from.name, to: to.name });
-          await publish(source, target, name, school);
-          if (!(await hasSubscription(target, name)) || !(await hasSlot(source, name))) {
+          await requireKeys(source, school);
+          if (!(await isBegun(source, target, name))) {
+            await publish(source, target, name, []);
             // Without its slot it is that of a move that was given up with --lost, before its server came back.
-            await unsubscribe(target, name);
+            await endSubscription(source, target, name);
             await prepareTarget(source, target, from, to, school);
           }
           await requireSchool(source, target, school);
           await onStep('prepared');
-          await copyTables(target, from, to, name, { stallTimeoutMs, onProgress });
+          await subscribeToSchool(source, target, from, name, school);
+          await waitForCopies(target, from, to, name, { stallTimeoutMs, onProgress });
           await analyze(target, school);
           await onStep('copied');
           closedAt = await withSharedSubscriptionLock(home, nodeIds, async () => {

@@ -123,8 +123,11 @@ const isWaiting = async (name: Name, text: string) =>
     )
   ).length || undefined;
 
-/** Inserts a row, as replication does, in a transaction that is rolled back when `release` is called. */
-async function holdRow(name: Name, text: string): Promise<{ release: () => Promise<void> }> {
+/** Inserts a row, as replication does, in a transaction that ends when `release` or `commit` is called. */
+async function holdRow(
+  name: Name,
+  text: string,
+): Promise<{ release: () => Promise<void>; commit: () => Promise<void> }> {
   const client = await pools[name].connect();
   // A test may stop the server.
   client.on('error', () => undefined);
@@ -132,6 +135,10 @@ async function holdRow(name: Name, text: string): Promise<{ release: () => Promi
   return {
     async release() {
       await client.query('rollback').catch(() => undefined);
+      client.release(true);
+    },
+    async commit() {
+      await client.query('commit');
       client.release(true);
     },
   };
@@ -221,6 +228,25 @@ describe('a school moves', () => {
     await stream.has(2);
     expect(stream.events.map(({ title }) => title)).toEqual(['Before', 'After']);
     await stream.close();
+    await confirm(school);
+  });
+
+  test('with a row that is written to an empty table while the replication of this table begins', async () => {
+    const school = await schoolOn('node-1');
+    let held: Awaited<ReturnType<typeof holdRow>> | undefined;
+    const moved = move(school, 'node-2', async (step) => {
+      if (step !== 'prepared') return;
+      held = await holdRow(
+        'node-1',
+        `insert into ${school.schema}.holiday (name, date) values ('Founders', current_date)`,
+      );
+    });
+    // The slot waits for the transaction, whose row it will not contain.
+    await until(() => isWaiting('node-1', 'pg_create_logical_replication_slot'));
+    await held?.commit();
+    await moved;
+    const { data } = await school.admin.get<{ name: string }[]>('/api/holidays');
+    expect(data.map(({ name }) => name)).toEqual(['Founders']);
     await confirm(school);
   });
 
