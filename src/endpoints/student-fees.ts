@@ -77,7 +77,6 @@ const GenerateInput = z
     date: date.optional().meta({
       description:
         'A day of the academic year. The month, quarter, half-year, term and year that contain it are billed. Default: today or, outside the academic year, its nearest day.',
-      examples: [`${String(new Date().getUTCFullYear())}-09-01`],
     }),
     prorate: z.boolean().optional().meta({
       description:

@@ -152,7 +152,6 @@ const GenerateFees = z
     date: date.optional().meta({
       description:
         'A day of the academic year. Students enrolled on that day are billed for the month, quarter, half-year, term or year that contains it. Defaults to today, or to the first or last day of the year if today is outside it.',
-      examples: [`${String(new Date().getUTCFullYear())}-09-01`],
     }),
     due_date: date.optional().meta({ description: 'Defaults to 30 days after `date`.' }),
     dry_run: z.boolean().optional().meta({ description: 'If true, returns the result without saving anything.' }),
