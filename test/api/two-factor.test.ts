@@ -1,7 +1,6 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { mailsTo, mailTo, queueIsEmpty } from '../support/fakes/mail.ts';
+import { mailTo } from '../support/fakes/mail.ts';
 import { type App, app, type Challenge, enable, wrongCode } from '../support/fixtures/second-factors.ts';
-import { runProgram } from '../support/server/processes.ts';
 import type { Client } from '../support/client/client.ts';
 import { race } from '../support/client/race.ts';
 import { until } from '../support/client/until.ts';
@@ -823,24 +822,6 @@ describe('operators', () => {
     );
     const admin = await school.admin.post('/api/platform/operators/second-factor-reset', { email }, 403);
     expect(admin.error).toBe('forbidden');
-  });
-
-  test('who have lost theirs are helped on the command line', async () => {
-    const { account, email, client: own } = await addOperator();
-    await enable(own);
-    const run = (address: string) =>
-      runProgram('src/cli/main.ts', ['operator', 'reset-second-factor', address], {
-        DATABASE_URL: service.database.url,
-      });
-    expect((await run('nobody@test.example')).code).toBe(1);
-    await challenged(account);
-    expect(await run(email)).toMatchObject({ code: 0 });
-    expect((await sendPassword(account)).status).toBe(200);
-    expect((await run(email)).code).toBe(1);
-    await queueIsEmpty(service);
-    expect((await mailsTo(service, email)).map(({ subject }) => subject.replace(/^.*: /, ''))).toContain(
-      'Your second factor was reset',
-    );
   });
 
   test('take their second factor with them when they are deleted', async () => {

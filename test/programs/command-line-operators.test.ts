@@ -3,6 +3,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from '@jest/globals';
+import { mailTo } from '../support/fakes/mail.ts';
+import { enable } from '../support/fixtures/second-factors.ts';
 import { runProgram } from '../support/server/processes.ts';
 import { testService } from '../support/server/service.ts';
 
@@ -204,6 +206,18 @@ describe('school operator', () => {
     await analyst.get('/api/auth/profile', 401);
     expect((await operator('set-tenants', email, String(school.id))).stdout).toContain('Nothing was changed.\n');
     expect((await operator('set-role', email, 'admin')).stdout).toContain(`${email}: admin, all schools, active.`);
+  });
+
+  test('reset-second-factor lets an operator who has lost theirs log in with the password, and sends an email', async () => {
+    const email = 'lost@test.example';
+    await create(email, { OPERATOR_PASSWORD: password });
+    await enable(await service.anonymous.login({ is_platform: true, email, password }), password);
+    expect(await operator('reset-second-factor', 'nobody@test.example')).toMatchObject({ code: 1 });
+    expect(await canLogIn(email, password)).toBe(false);
+    expect(await operator('reset-second-factor', email)).toMatchObject({ code: 0 });
+    expect(await canLogIn(email, password)).toBe(true);
+    expect(await operator('reset-second-factor', email)).toMatchObject({ code: 1 });
+    await mailTo(service, email, 'Your second factor was reset');
   });
 
   test('the last active admin cannot be disabled or become an analyst', async () => {

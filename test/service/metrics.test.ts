@@ -1,10 +1,4 @@
-import { createServer } from 'node:net';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, describe, expect, test } from '@jest/globals';
-import { testDatabase } from '../support/server/database.ts';
-import { runProgram, startProgram } from '../support/server/processes.ts';
+import { describe, expect, test } from '@jest/globals';
 import { manyConnections, serviceWithSchool, testService } from '../support/server/service.ts';
 import { openStream } from '../support/client/stream.ts';
 import { until } from '../support/client/until.ts';
@@ -275,58 +269,5 @@ describe('/metrics', () => {
         `METRICS_PORT must be a whole number from 0 to 65535, not ${METRICS_PORT}`,
       ]);
     expect(problems({ METRICS_PORT: '4000', PORT: '4000' })).toEqual(['METRICS_PORT must differ from PORT']);
-  });
-});
-
-describe('processes', () => {
-  const folders: string[] = [];
-  afterAll(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true }))));
-
-  test('serve separate metrics for the API and the worker; a port in use is reported in one line', async () => {
-    const DATA_DIR = await mkdtemp(join(tmpdir(), 'school-metrics-'));
-    folders.push(DATA_DIR);
-    const database = await testDatabase();
-    const env = {
-      DATABASE_URL: database.url,
-      DATA_DIR,
-      DEMO: 'false',
-      PORT: '0',
-      METRICS_PORT: '0',
-      LOG_LEVEL: 'silent',
-    };
-    const api = startProgram('src/main.ts', ['--only', 'api'], env);
-    const worker = startProgram('src/main.ts', ['--only', 'worker'], env);
-    try {
-      const [ofApi, ofWorker] = await Promise.all(
-        [api.prints(/Metrics +(http:\S+\/metrics)\n/), worker.prints(/Metrics at (http:\S+\/metrics) /)].map(
-          async (found) => scrape((await found)[1]),
-        ),
-      );
-      const pools = (samples: Sample[] = []) =>
-        samples.flatMap(({ name, labels }) => (name === 'school_database_connections_max' ? [labels['pool']] : []));
-      expect([pools(ofApi), pools(ofWorker)]).toEqual([['api'], ['worker']]);
-      expect([value(ofApi ?? [], 'school_database_up'), value(ofWorker ?? [], 'school_database_up')]).toEqual([1, 1]);
-      expect(value(ofWorker ?? [], 'school_streams_open')).toBeUndefined();
-      const occupant = createServer();
-      await new Promise<void>((done) => void occupant.listen(0, '127.0.0.1', done));
-      const address = occupant.address();
-      const port = String(typeof address === 'object' && address ? address.port : 0);
-      const refused = await runProgram('src/main.ts', ['--only', 'worker'], { ...env, METRICS_PORT: port });
-      await new Promise((done) => occupant.close(done));
-      expect(refused).toMatchObject({
-        code: 1,
-        stdout: '',
-        stderr: `Port ${port} is in use. Set METRICS_PORT to another port.\n`,
-      });
-      for (const program of [api, worker]) program.kill('SIGTERM');
-      expect([await api.ended, await worker.ended]).toMatchObject([
-        { code: 0, stderr: '' },
-        { code: 0, stderr: '' },
-      ]);
-    } finally {
-      for (const program of [api, worker]) program.kill('SIGKILL');
-      await Promise.all([api.ended, worker.ended]);
-      await database.drop();
-    }
   });
 });

@@ -5,7 +5,6 @@ import { rolePool } from '../../src/database/pool.ts';
 import { startWorker } from '../../workers/worker.ts';
 import { testDatabase } from '../support/server/database.ts';
 import { asAnalyst, facts, refresh } from '../support/database/facts.ts';
-import { runProgram } from '../support/server/processes.ts';
 import { type BareTenant, provision, register } from '../support/database/tenants.ts';
 import { until } from '../support/client/until.ts';
 import { workerContext } from '../support/server/worker.ts';
@@ -293,27 +292,4 @@ test('message statistics stay after the school has deleted its old messages', as
       `select date < now()::date - 60 as is_old, messages from analytics.notification_days where tenant_id = ${String(school.id)}`,
     ),
   ).toEqual([{ is_old: true, messages: 1 }]);
-});
-
-test('an operator refreshes all schools, or one, from the command line', async () => {
-  await database.query("update mart.school set seen = '{}'");
-  const run = (...args: string[]) =>
-    runProgram('src/cli/main.ts', ['analytics', 'refresh', ...args], { DATABASE_URL: database.url });
-  const [{ subdomain } = { subdomain: '' }] = await database.query<{ subdomain: string }>(
-    'select subdomain from platform.tenant where id = $1',
-    [school.id],
-  );
-  const one = await run('--tenant', subdomain);
-  expect(one).toMatchObject({ code: 0, stderr: '' });
-  expect(one.stdout).toMatch(
-    new RegExp(`^\\[1/1\\] school ${String(school.id)} \\(${subdomain}\\): \\d+ rows changed in \\d+ ms\\n$`),
-  );
-  const [{ n } = { n: 0 }] = await database.query<{ n: number }>(
-    "select count(*)::integer as n from platform.tenant where status <> 'deleted'",
-  );
-  expect((await run()).stdout.trim().split('\n')).toHaveLength(n);
-  expect(await run('--tenant', 'nowhere')).toMatchObject({
-    code: 1,
-    stderr: 'No school has the id or subdomain nowhere.\n',
-  });
 });
