@@ -61,8 +61,8 @@ declare
     max_prepared_statements,record_page_query,
     record_where,record_export_page,record_sort_keys,has_narrow_condition,is_search_prepared,record_insert,
     record_update,record_delete,record_lock,fail_missing,refuse_deleted_reference,set_row_scope,file_content,
-    claim_idempotency_key,require_match,version_of,versioned_fields,is_restore,is_as_read,refuse_read_only,
-    require_unchanged,effective_rights,login_refusal,lock_rights,refresh_rights,session_set_rights,
+    claim_idempotency_key,keep_idempotent_answer,require_match,version_of,versioned_fields,is_restore,is_as_read,
+    refuse_read_only,require_unchanged,effective_rights,login_refusal,lock_rights,refresh_rights,session_set_rights,
     session_open,session_rotate,session_end,sessions_revoke,sessions_of,session_revoke,token_use,tokens_void,
     token_is_recent,login_attempt,own_password_attempt,login_succeeded,login_unlock,tenant_features,
     tenant_summary,recipient_variables,placeholder_names,template_format,fill_placeholders,render,impersonator,
@@ -146,7 +146,8 @@ grant insert (email, first_name, last_name, role, analyst_tenant_ids),
     updated_at)
   on platform.user_account to school_platform;
 grant insert (content, content_type, name), delete on platform.file to school_platform;
-grant insert (user_id, key, operation, request_hash), update (answer, updated_at), delete
+grant insert (user_id, key, operation, request_hash),
+  update (operation, request_hash, answer, created_at, updated_at)
   on platform.idempotency_key to school_platform;
 grant select,
   update (in_app, push, email, sender_name, quiet_from, quiet_until, push_per_user_per_day, emails_per_user_per_day,

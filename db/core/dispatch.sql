@@ -372,7 +372,7 @@ begin
     v_record_id := coalesce((p ->> 'id')::bigint,
       (select 1 from core.record r where r.name = o.record and r.is_single));
   end if;
-  if coalesce(v_key, o.lock_first, v_record_id::text, o.content) is not null then
+  if coalesce(o.lock_first, v_record_id::text, o.content) is not null then
     perform set_config('search_path', p_search_path, true);
   end if;
   if v_key is not null then
@@ -412,7 +412,7 @@ begin
   v_answer := core.run_operation(p_search_path, o.name, p);
   perform core.queue_webhooks();
   if v_key is not null then
-    update idempotency_key set answer = v_answer where user_id = core.user_id() and key = v_key;
+    perform core.keep_idempotent_answer(v_key, v_answer);
   end if;
   if o.access in ('platform', 'analyst') and current_setting('app.audited', true) <> 'yes' then
     raise exception 'The operation % left no audit entry.', o.name;

@@ -154,6 +154,7 @@ const granted: Record<string, string[]> = {
     'diff',
     'api_key_id',
     'claim_idempotency_key',
+    'keep_idempotent_answer',
     'own_idempotency_key',
     'deallocate_unused',
     'deleted_record',
@@ -278,10 +279,9 @@ const grantedTables: Record<string, string[]> = {
     'school_platform SELECT',
   ],
   'platform.idempotency_key': [
-    'school_platform DELETE',
     'school_platform INSERT (user_id, key, operation, request_hash)',
     'school_platform SELECT',
-    'school_platform UPDATE (answer, updated_at)',
+    'school_platform UPDATE (operation, request_hash, answer, created_at, updated_at)',
   ],
   'platform.node': ['school_platform SELECT (id, is_this, unreachable_since)'],
   'platform.notification_setting': [
