@@ -311,11 +311,13 @@ test('a get, a list and a dashboard call no SQL function but one, since Postgres
     options: '-c role=school_api -c track_functions=all',
   });
   await connection.connect();
+  // Without constants, which are evaluated when an autovacuum makes Postgres plan an expression again.
   const counts = async () => {
     await connection.query('select pg_stat_force_next_flush()');
     const rows = await service.database.query<{ name: string; calls: number }>(
       `select s.schemaname || '.' || s.funcname as name, s.calls::integer from pg_stat_user_functions s
-       join pg_proc p on p.oid = s.funcid join pg_language l on l.oid = p.prolang where l.lanname = 'sql'`,
+       join pg_proc p on p.oid = s.funcid join pg_language l on l.oid = p.prolang
+       where l.lanname = 'sql' and not (p.provolatile = 'i' and p.pronargs = 0)`,
     );
     return new Map(rows.map(({ name, calls }) => [name, calls]));
   };
