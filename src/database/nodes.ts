@@ -243,7 +243,7 @@ interface CopyOptions {
 export async function waitForTables(
   client: pg.Client,
   name: string,
-  { timeoutMs = copyTimeoutMs, onProgress = () => undefined }: CopyOptions,
+  { timeoutMs = copyTimeoutMs, onProgress = () => undefined }: CopyOptions = {},
 ): Promise<void> {
   const end = Date.now() + timeoutMs;
   for (;;) {
@@ -272,7 +272,7 @@ export async function subscribeAndCopy(
   publications: string,
 ): Promise<void> {
   await subscribe(client, name, toUrl, publications, 'copy_data = true');
-  await waitForTables(client, name, {});
+  await waitForTables(client, name);
 }
 
 /**

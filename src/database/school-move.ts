@@ -356,8 +356,10 @@ async function subscribeToSchool(
   name: string,
   school: number,
 ): Promise<void> {
-  if (await isBegun(source, target, name)) await subscribe(target, name, from.url, name, 'copy_data = true');
-  else {
+  if (await isBegun(source, target, name)) {
+    // Only the address can have changed.
+    await subscribe(target, name, from.url, name, 'copy_data = true');
+  } else {
     for (;;) {
       const empty = await emptyTables(source, school);
       await publish(source, target, name, empty);

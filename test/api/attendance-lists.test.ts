@@ -368,6 +368,7 @@ describe('the calendar', () => {
   beforeAll(async () => {
     own = await service.school();
     [taught, other] = [await addClass(3, own), await addClass(2, own)];
+    // The dates of these tests, in whichever year they run.
     await service.database.query(
       `update ${own.schema}.academic_year set start_date = '2026-01-01', end_date = '2026-12-31' where is_current`,
     );
