@@ -491,6 +491,28 @@ create function core.check_locks(p_waiting interval default '10 seconds') return
   $$;
 comment on function core.check_locks is 'Requests that need the same rows wait too, and then get 503.';
 
+create function core.check_lock_table(p_tables bigint default null) returns setof core.finding
+  language sql stable set search_path = pg_catalog, pg_temp as $$
+    select 'warning', format('The database has %s tables, and the server is set up for %s locks.', tables, locks),
+      -- Half as many again for the schools to come.
+      format('alter system set max_locks_per_transaction = %s; -- then restart the server',
+        ceil(1.5 * tables / sessions)), false
+    from (
+      select
+        coalesce(p_tables, (select count(*) from pg_class where relkind in ('r', 'p'))) as tables,
+        -- The server reserves room for these, and has some more by chance.
+        current_setting('max_locks_per_transaction')::bigint * sessions as locks,
+        sessions
+      from (
+        select current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer
+          as sessions) server
+    ) sizes
+    where tables > locks
+  $$;
+comment on function core.check_lock_table is
+  'pg_dump locks all tables in one transaction. It fails if there is no room for the locks, and until then the '
+  'transactions of requests fail too.';
+
 create function core.check_connections(p_share numeric default 0.8) returns setof core.finding
   language sql stable set search_path = pg_catalog, pg_temp as $$
     select 'warning', format('%s of %s connections are open.', count(*), current_setting('max_connections')),

@@ -76,6 +76,7 @@ describe('the shared definitions', () => {
     expect(await check('release()')).toEqual([]);
     expect(await check('roles()')).toEqual([]);
     expect(await check('schools_behind()')).toEqual([]);
+    expect(await check('lock_table()')).toEqual([]);
     // The tests run on a server that may lose data in a crash.
     expect((await check('server()')).map((each) => each.what)).toContain('The setting fsync is off.');
   });
@@ -144,6 +145,12 @@ describe('a check of the server', () => {
     ],
     ['select 1', 'wraparound(0)', 'The oldest transaction id', 'vacuum'],
     ['select 1', 'connections(0)', 'connections are open', 'max_connections'],
+    [
+      'select 1',
+      'lock_table(100000)',
+      'has 100000 tables, and the server is set up for 51200 locks',
+      'max_locks_per_transaction = 750;',
+    ],
     ['select 1', "unused_indexes(0, '0 s')", 'has not been used since', 'drop index concurrently'],
     [
       'update platform.tenant set schema_version = 1 where id = SCHOOL',
