@@ -42,7 +42,7 @@ export interface SchoolPoolOptions {
   maxConnectionMb: number;
   /** How long a request waits for a connection before it fails, and how long it waits for Postgres to accept one. */
   connectionTimeoutMs: number;
-  /** How long a request waits for a preferred connection of its school while others are free. */
+  /** How long a request waits at least for a preferred connection of its school while others are free. */
   preferredWaitMs: number;
   /** Whether statements may have a name, by which their backend keeps them; true by default. Some poolers allow none. */
   canPrepare?: boolean;
@@ -101,6 +101,12 @@ const preferredSize = 2;
  * than what the second one would load and plan, and each backend keeps half as many schools.
  */
 const manySchoolsPerConnection = 4;
+/**
+ * A request waits as long for a preferred connection as so many requests of its school take, up to a limit. Requests that
+ * take long usually lack plans. If they went on to other connections after a short wait, they would lack plans there too,
+ * and no connection would ever have those that its schools need.
+ */
+const preferredWait = { requests: 4, maxMs: 300 };
 /** Schools with a request in this time share the connections. */
 const activityMs = 1000;
 /** How long a school that uses its share waits for another connection, though it is free. */
@@ -159,6 +165,8 @@ type Counted = Pick<ConnectionRequest, 'school' | 'isVerified' | 'caller'>;
 interface Waiter extends Claim {
   /** When it began to wait, by the clock of the process. */
   since: number;
+  /** How long it waits for a preferred connection. */
+  preferredWaitMs: number;
   take: (slot: Slot) => void;
   refuse: (error: Error) => void;
 }
@@ -338,7 +346,7 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
     const { school, since, order } = waiter;
     if (slot.isReserved) return order.includes(slot);
     const waitedMs = performance.now() - since;
-    if (waitedMs < preferredWaitMs && !isPreferred(slot, waiter)) return false;
+    if (waitedMs < waiter.preferredWaitMs && !isPreferred(slot, waiter)) return false;
     return school.running < (waitedMs < overShareWaitMs ? share() : maxPerSchool);
   }
 
@@ -415,6 +423,10 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
       const waiter: Waiter = {
         ...claim,
         since: performance.now(),
+        preferredWaitMs: Math.max(
+          preferredWaitMs,
+          Math.min(preferredWait.maxMs, preferredWait.requests * school.serviceMs),
+        ),
         take(slot) {
           leave();
           take(slot, claim);
@@ -428,7 +440,7 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
       const preferredTimer = setTimeout(() => {
         const slot = order.find((each) => isFree(each) && mayTake(waiter, each));
         if (slot) waiter.take(slot);
-      }, preferredWaitMs + 1);
+      }, waiter.preferredWaitMs + 1);
       const timer = setTimeout(() => {
         countRefusal('database', 'timeout');
         // The message of pg-pool, which `classify` knows.

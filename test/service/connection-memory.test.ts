@@ -161,3 +161,20 @@ test('a school waits for its first connection when many schools are active, so t
   expect(await twice('school-1')).toBe(1);
   await pool.end();
 });
+
+test('a request waits longer for its connection if those of its school take long, so that few backends plan them', async () => {
+  const pool = openPool({ size: 3, maxConnectionMb: 250, preferredWaitMs: 20 });
+  const send = async (school: string, seconds: number) => {
+    const request = { school, isVerified: true, statement: 'students_list' };
+    const statement = `select pg_backend_pid() as pid from pg_sleep(${seconds})`;
+    return (await pool.query<{ pid: number }>(statement, request)).rows[0]?.pid;
+  };
+  const backends = async (school: string) => new Set(await Promise.all([send(school, 0.1), send(school, 0.1)])).size;
+  await send('slow', 0.3);
+  // More than four for each connection, so that each school prefers one.
+  for (let n = 0; n <= 27; n++) await send(n % 2 ? 'quick' : `school-${n}`, 0);
+  for (let n = 0; n <= 13; n++) await send(`school-${n}`, 0);
+  expect(await backends('slow')).toBe(1);
+  expect(await backends('quick')).toBe(2);
+  await pool.end();
+});
