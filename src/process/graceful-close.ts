@@ -30,7 +30,8 @@ export function gracefulClose(server: Server): () => Promise<void> {
     for (const res of running) if (!res.headersSent) res.setHeader('Connection', 'close');
     // The method of http.Server would also close idle connections at once, on which a request may be on its way.
     const closed = new Promise((done) => NetServer.prototype.close.call(server, done));
-    const closeIdle = setInterval(() => server.closeIdleConnections(), idleTimeoutMs);
+    // After the requests that have arrived were read: a busy process runs its timers first.
+    const closeIdle = setInterval(() => setImmediate(() => server.closeIdleConnections()), idleTimeoutMs);
     const closeAll = setTimeout(() => server.closeAllConnections(), closeTimeoutMs);
     await closed;
     clearInterval(closeIdle);

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { Agent, createServer, type IncomingMessage, request, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, connect } from 'node:net';
+import { setImmediate as immediate, setTimeout as pause } from 'node:timers/promises';
 import { expect, test } from '@jest/globals';
 import { gracefulClose } from '../../src/process/graceful-close.ts';
 
@@ -23,7 +24,7 @@ async function openServer() {
     await once(response, 'end');
     return { status: response.statusCode, connection: response.headers.connection, isReused: sent.reusedSocket };
   };
-  return { server, close, send, waiting };
+  return { server, port, close, send, waiting };
 }
 
 test('a request on an idle connection that arrives after the server began to close is answered', async () => {
@@ -55,4 +56,23 @@ test('an idle connection does not keep the server open', async () => {
   const { close, send } = await openServer();
   await send('/');
   await close();
+});
+
+test('a request that arrived while the process was busy is answered, though its connection was idle before', async () => {
+  const { port, close } = await openServer();
+  const client = connect(port, '127.0.0.1');
+  await once(client, 'connect');
+  const get = () => client.write('GET / HTTP/1.1\r\nHost: school\r\n\r\n');
+  get();
+  await once(client, 'data');
+  const closed = close();
+  await pause(900);
+  // From here, the timers of the process come before the requests.
+  await immediate();
+  get();
+  // Busy beyond the moment at which idle connections are closed.
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 300);
+  const [answer] = (await once(client, 'data')) as [Buffer];
+  expect(answer.toString()).toMatch(/^HTTP\/1.1 200 OK\r\n(.*\r\n)*Connection: close\r\n/);
+  await closed;
 });

@@ -127,6 +127,12 @@ export function balancer(): Balancer {
           count(target.side, 'refused connection');
           continue;
         }
+        // A busy process of 1.0.0-rc.1 closes idle connections before it reads the requests that have arrived on them.
+        const { code, isReused } = error as NodeJS.ErrnoException & { isReused?: boolean };
+        if (target.side === 'old' && target.isStopping && isReused && code === 'ECONNRESET') {
+          count(target.side, 'reset');
+          continue;
+        }
         count(target.side, 'no response');
         return fail(message, target.side, `${describe(error)}${target.isStopping ? ' (stopping)' : ''}`);
       }
