@@ -210,7 +210,9 @@ export const cases: BenchCase[] = [
     undo: (students) =>
       `delete from enrollment where student_id > ${students};
        delete from student where id > ${students};
-       update counter set value = ${students} where name = 'admission_number' and value > ${students}`,
+       update counter set value = ${students} where name = 'admission_number' and value > ${students};
+       update platform.tenant_usage u set students = s.students from school_usage s
+         where 'tenant_' || u.tenant_id = current_schema() and u.students <> s.students`,
   },
   {
     name: 'mark',
