@@ -6,9 +6,9 @@ import { until } from '../support/client/until.ts';
 import { type Program, startProgram } from '../support/server/processes.ts';
 import { type School, serviceOfFile } from '../support/server/service.ts';
 import { schoolOn, type ServerName } from './schools.ts';
-import { type Servers, startServer, stopServer } from './servers.ts';
+import { servers, startServer, stopServer } from './servers.ts';
 
-const { home, nodes } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
+const { home, nodes } = servers();
 const { withOwner } = shared;
 const service = await serviceOfFile();
 const dataDir = await mkdtemp(join(tmpdir(), 'school-commands-'));

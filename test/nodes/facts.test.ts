@@ -6,9 +6,9 @@ import { analystOf, askGraphql } from '../support/fixtures/analysts.ts';
 import { startProgram } from '../support/server/processes.ts';
 import { type School, serviceOfFile, unique } from '../support/server/service.ts';
 import { schoolOn, type ServerName } from './schools.ts';
-import type { Servers } from './servers.ts';
+import { servers } from './servers.ts';
 
-const { home, nodes } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
+const { home, nodes } = servers();
 const { withOwner, pg } = shared;
 const service = await serviceOfFile();
 

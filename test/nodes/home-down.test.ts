@@ -4,9 +4,9 @@ import { until } from '../support/client/until.ts';
 import { send } from '../support/client/wire.ts';
 import { operatorEmail, type School, serviceOfFile, testPassword, unique } from '../support/server/service.ts';
 import { schoolOn } from './schools.ts';
-import { type Servers, signalServer, startServer, stopServer } from './servers.ts';
+import { servers, signalServer, startServer, stopServer } from './servers.ts';
 
-const { homeServer } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
+const { homeServer } = servers();
 const limit = 6;
 const service = await serviceOfFile({ TRUST_PROXY: '1', PUBLIC_RATE_LIMIT_PER_MINUTE: String(limit) });
 const [east, west] = [await schoolOn(service, 'node-1'), await schoolOn(service, 'node-2')];

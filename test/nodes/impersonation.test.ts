@@ -7,12 +7,12 @@ import { openStream } from '../support/client/stream.ts';
 import { until } from '../support/client/until.ts';
 import { operatorEmail, type School, serviceOfFile, testPassword, unique } from '../support/server/service.ts';
 import { schoolOn } from './schools.ts';
-import { type Servers, startServer, stopServer } from './servers.ts';
+import { servers, startServer, stopServer } from './servers.ts';
 
 type Impersonation = OutputOf<typeof ImpersonationSchema>;
 type Entry = OutputOf<typeof AuditLogSchema>;
 
-const { homeServer } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
+const { homeServer } = servers();
 const service = await serviceOfFile({ STREAM_HEARTBEAT_MS: '300' });
 const school = await schoolOn(service, 'node-1');
 

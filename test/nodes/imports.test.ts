@@ -9,9 +9,9 @@ import { until } from '../support/client/until.ts';
 import { startProgram } from '../support/server/processes.ts';
 import { type School, serviceOfFile, testPassword, unique } from '../support/server/service.ts';
 import { schoolOn, type ServerName } from './schools.ts';
-import { type Servers, startServer, stopServer } from './servers.ts';
+import { servers, startServer, stopServer } from './servers.ts';
 
-const { home, nodes } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
+const { home, nodes } = servers();
 const { withOwner, pg } = shared;
 const service = await serviceOfFile();
 const folder = await mkdtemp(join(tmpdir(), 'school-imports-'));

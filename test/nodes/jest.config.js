@@ -8,6 +8,8 @@ export default {
   testMatch: ['<rootDir>/test/nodes/*.test.ts'],
   globalSetup: '<rootDir>/test/nodes/setup.ts',
   globalTeardown: '<rootDir>/test/nodes/teardown.ts',
+  // Each Jest worker has three servers.
+  maxWorkers: 2,
   // A move starts two processes for each table, servers and programs are started and stopped, and a worker looks up the
   // nodes every 15 seconds.
   testTimeout: 150_000,

@@ -3,9 +3,9 @@ import { until } from '../support/client/until.ts';
 import { startProgram } from '../support/server/processes.ts';
 import { serviceOfFile } from '../support/server/service.ts';
 import { schoolOn } from './schools.ts';
-import { type Servers, startServer, stopServer } from './servers.ts';
+import { servers, startServer, stopServer } from './servers.ts';
 
-const { home, nodes } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
+const { home, nodes } = servers();
 const [first, second] = nodes;
 if (!first || !second) throw new Error('There are no two nodes.');
 const { withOwner } = shared;

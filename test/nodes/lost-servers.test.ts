@@ -9,9 +9,9 @@ import { until } from '../support/client/until.ts';
 import { freePort, startProgram } from '../support/server/processes.ts';
 import { type School, serviceOfFile, testPassword, unique } from '../support/server/service.ts';
 import { schoolOn } from './schools.ts';
-import { createServer, removeServer, type Servers, serverUrl, type TestServer } from './servers.ts';
+import { createServer, removeServer, servers, serverUrl, type TestServer } from './servers.ts';
 
-const { home, homeServer, nodes } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
+const { home, homeServer, nodes } = servers();
 const { withOwner } = shared;
 const service = await serviceOfFile();
 const school = await service.school();

@@ -3,10 +3,10 @@ import { join } from 'node:path';
 import { isInstalled } from './servers.ts';
 
 /**
- * `npm run test:nodes`: the tests of this folder, with a home, two nodes and a router that they share; then those of the
- * API, of attacks and of the worker, with servers for each Jest worker and databases for each file, whose schools are
- * spread over two nodes. `--ci` runs a part of the second. Other arguments go to Jest; if they name files, only the runs
- * that have them take place.
+ * `npm run test:nodes`: the tests of this folder, with a home, two nodes and a router for each Jest worker, which its
+ * files share; then those of the API, of attacks and of the worker, with servers for each Jest worker and databases for
+ * each file, whose schools are spread over two nodes. `--ci` runs a part of the second. Other arguments go to Jest; if
+ * they name files, only the runs that have them take place.
  */
 function run(config: string, args: string[]): number {
   const jest = join(import.meta.dirname, '../../node_modules/jest/bin/jest.js');
@@ -25,7 +25,7 @@ const others = args.filter((argument) => !files.includes(argument));
 if (await isInstalled()) {
   const statuses: number[] = [];
   if (files.length === 0 || files.some(isOfNodes))
-    statuses.push(run('jest.config.js', ['--runInBand', ...others, ...files.filter(isOfNodes)]));
+    statuses.push(run('jest.config.js', [...others, ...files.filter(isOfNodes)]));
   const spread = files.filter((file) => !isOfNodes(file));
   if (files.length === 0 || spread.length > 0) statuses.push(run('spread.config.js', [...others, ...spread]));
   process.exitCode = Math.max(...statuses);

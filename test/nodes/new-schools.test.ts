@@ -4,9 +4,9 @@ import { until } from '../support/client/until.ts';
 import { startProgram } from '../support/server/processes.ts';
 import { serviceOfFile, testPassword } from '../support/server/service.ts';
 import { newSchool } from './schools.ts';
-import { type Servers, startServer, stopServer } from './servers.ts';
+import { servers, startServer, stopServer } from './servers.ts';
 
-const { home, nodes } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
+const { home, nodes } = servers();
 const { withOwner } = shared;
 const service = await serviceOfFile();
 // The router is on the server of the first node.

@@ -5,11 +5,11 @@ import { until } from '../support/client/until.ts';
 import { type School, serviceOfFile, testPassword, unique } from '../support/server/service.ts';
 import { startProgram } from '../support/server/processes.ts';
 import { newSchool } from './schools.ts';
-import { type Servers, serverUrl, startServer, stopServer } from './servers.ts';
+import { servers, serverUrl, startServer, stopServer } from './servers.ts';
 
 type Student = OutputOf<typeof StudentSchema>;
 
-const { home, homeServer, router, nodes } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
+const { home, homeServer, router, nodes } = servers();
 const { withOwner, pg } = shared;
 const service = await serviceOfFile({ STREAM_HEARTBEAT_MS: '300' });
 

@@ -4,9 +4,9 @@ import { until } from '../support/client/until.ts';
 import { freePort, type Program, startProgram } from '../support/server/processes.ts';
 import { serviceOfFile, testJwtSecret, testPassword } from '../support/server/service.ts';
 import { newSchool } from './schools.ts';
-import { type Servers, startServer, stopServer } from './servers.ts';
+import { servers, startServer, stopServer } from './servers.ts';
 
-const { home, router, nodes } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
+const { home, router, nodes } = servers();
 const { withOwner, pg } = shared;
 const service = await serviceOfFile();
 const [node] = nodes;

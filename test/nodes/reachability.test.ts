@@ -6,12 +6,12 @@ import { until } from '../support/client/until.ts';
 import { startProgram } from '../support/server/processes.ts';
 import { type School, serviceOfFile, testPassword } from '../support/server/service.ts';
 import { schoolOn } from './schools.ts';
-import { type Servers, signalServer, startServer, stopServer } from './servers.ts';
+import { servers, signalServer, startServer, stopServer } from './servers.ts';
 
 type System = OutputOf<typeof SystemSchema>;
 type TenantDetail = OutputOf<typeof TenantDetailSchema>;
 
-const { home, nodes } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
+const { home, nodes } = servers();
 const service = await serviceOfFile({ METRICS_PORT: '0' });
 const [near, far] = [await schoolOn(service, 'node-1'), await schoolOn(service, 'node-2')];
 const server = nodes[1]?.server;

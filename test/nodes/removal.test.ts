@@ -5,9 +5,9 @@ import { cancelMove, moveSchool, type MoveStep } from '../../src/database/school
 import { startProgram } from '../support/server/processes.ts';
 import { type School, serviceOfFile } from '../support/server/service.ts';
 import { schoolOn } from './schools.ts';
-import { type Servers, serverUrl } from './servers.ts';
+import { servers, serverUrl } from './servers.ts';
 
-const { home, nodes } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
+const { home, nodes } = servers();
 const { withOwner } = shared;
 const service = await serviceOfFile();
 const server = nodes[1]?.server;

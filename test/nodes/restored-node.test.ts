@@ -3,9 +3,9 @@ import { afterAll, expect, test } from '@jest/globals';
 import { until } from '../support/client/until.ts';
 import { startProgram } from '../support/server/processes.ts';
 import { serviceOfFile, testPassword, unique } from '../support/server/service.ts';
-import { backUp, createServer, removeServer, restore, type Servers, serverUrl } from './servers.ts';
+import { backUp, createServer, removeServer, restore, servers, serverUrl } from './servers.ts';
 
-const { home } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
+const { home } = servers();
 const { withOwner } = shared;
 const service = await serviceOfFile();
 

@@ -1,6 +1,6 @@
 import { setDraining } from '../../src/database/nodes.ts';
 import { type School, testPassword, type TestService, unique } from '../support/server/service.ts';
-import type { Servers } from './servers.ts';
+import { servers } from './servers.ts';
 
 export type ServerName = 'home' | 'node-1' | 'node-2';
 
@@ -19,7 +19,7 @@ export async function schoolOn(
   name: ServerName,
   fields: Record<string, unknown> = {},
 ): Promise<School> {
-  const { home, nodes } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
+  const { home, nodes } = servers();
   const others = nodes.filter((node) => node.name !== name);
   const drain = (isDraining: boolean) =>
     shared.withOwner(home, async (client) => {

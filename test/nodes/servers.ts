@@ -17,12 +17,30 @@ export interface TestServer {
   port: number;
 }
 
-/** What the tests know about the servers, as JSON in TEST_NODES. */
+/** A home, its nodes and its router. */
 export interface Servers {
   home: string;
   router: string;
   homeServer: TestServer;
   nodes: { name: string; url: string; server: TestServer }[];
+}
+
+/** The element for this Jest worker of an environment variable that is a JSON array; undefined if it is not set. */
+export function ofWorker(variable: string): unknown {
+  const all = process.env[variable];
+  return all === undefined
+    ? undefined
+    : (JSON.parse(all) as unknown[])[Number(process.env['JEST_WORKER_ID'] ?? '1') - 1];
+}
+
+/** The servers that the files of this folder share if they run in the same Jest worker; undefined in other runs. */
+export const sharedServers = () => ofWorker('TEST_NODES') as Servers | undefined;
+
+/** The same, for a file of this folder. */
+export function servers(): Servers {
+  const found = sharedServers();
+  if (!found) throw new Error('These tests need several servers: run them with npm run test:nodes.');
+  return found;
 }
 
 /** Whether Postgres 15 and PL/Proxy are installed. */

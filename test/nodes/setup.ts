@@ -1,3 +1,4 @@
+import type { GlobalConfig } from 'jest';
 import pg from 'pg';
 import { migrate } from '../../src/database/migrate.ts';
 import { addNode } from '../../src/database/nodes.ts';
@@ -18,11 +19,11 @@ async function createDatabase(server: TestServer, name: string): Promise<string>
   return serverUrl(server, name);
 }
 
-/** Starts a home, two nodes and a router, which all test files of a run share. */
-export default async function setup(): Promise<void> {
-  const [first, ...others] = await Promise.all([createServer(), createServer(), createServer()]);
-  globalThis.nodeServers = [first, ...others];
-  const home = await createDatabase(first, 'school');
+/** Starts a home, two nodes and a router. */
+async function startServers(): Promise<Servers> {
+  const [homeServer, ...others] = await Promise.all([createServer(), createServer(), createServer()]);
+  (globalThis.nodeServers ??= []).push(homeServer, ...others);
+  const home = await createDatabase(homeServer, 'school');
   await migrate({ ownerUrl: home });
   await withOwner(home, (client) => client.query(withoutSchedule));
   // Not beside the home, so that a test can stop the home.
@@ -37,5 +38,11 @@ export default async function setup(): Promise<void> {
     }
     await createRouter(client, { name: 'test', url: router, homeUrl: home });
   });
-  process.env['TEST_NODES'] = JSON.stringify({ home, homeServer: first, router, nodes } satisfies Servers);
+  return { home, homeServer, router, nodes };
+}
+
+/** Starts servers for each Jest worker, which all of its test files share. */
+export default async function setup({ maxWorkers }: Pick<GlobalConfig, 'maxWorkers'>): Promise<void> {
+  const servers = await Promise.all(Array.from({ length: maxWorkers }, startServers));
+  process.env['TEST_NODES'] = JSON.stringify(servers);
 }

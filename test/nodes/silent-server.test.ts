@@ -2,9 +2,9 @@ import { afterAll, describe, expect, test } from '@jest/globals';
 import { until } from '../support/client/until.ts';
 import { send } from '../support/client/wire.ts';
 import { type School, serviceOfFile, testPassword } from '../support/server/service.ts';
-import { type Servers, signalServer } from './servers.ts';
+import { servers, signalServer } from './servers.ts';
 
-const { nodes, router } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
+const { nodes, router } = servers();
 const { withOwner } = shared;
 const service = await serviceOfFile({ METRICS_PORT: '0' });
 const [first, second] = nodes;

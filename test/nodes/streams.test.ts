@@ -3,9 +3,9 @@ import { openStream } from '../support/client/stream.ts';
 import { until } from '../support/client/until.ts';
 import { type School, serviceOfFile, testPassword } from '../support/server/service.ts';
 import { schoolOn } from './schools.ts';
-import { type Servers, startServer, stopServer, type TestServer } from './servers.ts';
+import { servers, startServer, stopServer, type TestServer } from './servers.ts';
 
-const { homeServer, nodes, router } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
+const { homeServer, nodes, router } = servers();
 const { withOwner } = shared;
 const service = await serviceOfFile({ STREAM_HEARTBEAT_MS: '300' });
 const [first, second] = nodes;

@@ -8,7 +8,7 @@ import { type Program, startProgram } from '../support/server/processes.ts';
 import {
   createServer,
   removeServer,
-  type Servers,
+  servers,
   serverUrl,
   signalServer,
   startServer,
@@ -16,7 +16,7 @@ import {
   type TestServer,
 } from './servers.ts';
 
-const { home, homeServer } = JSON.parse(process.env['TEST_NODES'] ?? '') as Servers;
+const { home, homeServer } = servers();
 const { withOwner } = shared;
 const dataDir = await mkdtemp(join(tmpdir(), 'school-workers-'));
 afterAll(() => rm(dataDir, { recursive: true, force: true }));

@@ -1,6 +1,6 @@
 import { createHash, randomUUID } from 'node:crypto';
 import type pg from 'pg';
-import type { Servers } from '../../nodes/servers.ts';
+import { type Servers, sharedServers } from '../../nodes/servers.ts';
 import { createSpread, dropSpread, nodeOfFile, serversOfWorker } from './spread.ts';
 
 /** A database that serves schools. Statements run as the owner, a superuser who bypasses row security. */
@@ -121,8 +121,8 @@ function spreadDatabase(servers: Servers, drop: () => Promise<void>, main = 0): 
  * @param schools  how many schools the test adds. They get the tables of template schools (see template-schools.ts)
  */
 export async function testDatabase(schools: number | 'empty' = 0): Promise<TestDatabase> {
-  if (process.env['TEST_NODES'])
-    return spreadDatabase(JSON.parse(process.env['TEST_NODES']) as Servers, () => Promise.resolve());
+  const servers = sharedServers();
+  if (servers) return spreadDatabase(servers, () => Promise.resolve());
   const spreadServers = serversOfWorker();
   if (spreadServers) {
     const servers = await createSpread(spreadServers);

@@ -1,16 +1,12 @@
 import { createHash, randomUUID } from 'node:crypto';
 import type pg from 'pg';
-import { type Servers, serverUrl, type TestServer } from '../../nodes/servers.ts';
+import { ofWorker, type Servers, serverUrl, type TestServer } from '../../nodes/servers.ts';
 
 /** The name of the migrated database on each server of a run with spread schools. */
 export const spreadTemplate = 'template_school';
 
-/** The servers of each Jest worker, as JSON in TEST_SPREAD: one for the home, then those of the nodes. */
-export function serversOfWorker(): TestServer[] | undefined {
-  const all = process.env['TEST_SPREAD'];
-  if (!all) return undefined;
-  return (JSON.parse(all) as TestServer[][])[Number(process.env['JEST_WORKER_ID'] ?? '1') - 1];
-}
+/** The servers of this Jest worker in a run with spread schools: one for the home, then those of the nodes. */
+export const serversOfWorker = () => ofWorker('TEST_SPREAD') as TestServer[] | undefined;
 
 const maintain = (server: TestServer, text: string) =>
   shared.withOwner(serverUrl(server, 'postgres'), (client) => client.query<{ name: string }>(text));
