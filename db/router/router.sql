@@ -187,13 +187,13 @@ begin
     where srvname = p_server
     on conflict (server) do update set until = greatest(r.until, excluded.until);
   return query
-    select unnest(array[t.id::text, t.subdomain])
+    select unnest(array[t.id::text, 'subdomain ' || t.subdomain])
     from platform.tenant t
     where coalesce('node_' || t.node_id, 'home') = p_server;
 end $$;
 comment on function core.refuse_server is
-  'Refuses requests to a server that does not answer, for some seconds. Returns the schools that it has, by id and by '
-  'subdomain.';
+  'Refuses requests to a server that does not answer, for some seconds. Returns the schools that it has, as the pool of '
+  'the API names them: by id, and for requests without a session by subdomain (src/database/call.ts).';
 
 -- In PL/pgSQL, because Postgres before 18 plans the query of an SQL function in each transaction.
 create function core.server_of(p_tenant_id bigint) returns text language plpgsql stable as $$

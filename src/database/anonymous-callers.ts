@@ -30,9 +30,9 @@ const maxWaitMs = 1000;
 
 /**
  * All statements count as one school that does not exist, so that they take no connection from a real one, and do not wait
- * behind the strangers whom they count.
+ * behind the clients whom they count.
  */
-const request = (statement: string) => ({ school: 'rate limits', isVerified: true, statement });
+const request = (planKey: string) => ({ school: 'rate limits', isVerified: true, planKey });
 
 /**
  * A process sends one counting statement at a time. Requests that arrive meanwhile are counted together by the next one.

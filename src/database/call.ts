@@ -97,9 +97,12 @@ interface DispatcherOptions {
   closedSchoolWaitMs?: number;
 }
 
+const nameOfSubdomain = (subdomain: unknown) =>
+  typeof subdomain === 'string' ? `subdomain ${subdomain.toLowerCase()}` : undefined;
+
 /**
  * The school as far as the parameters name it, as core.school_of finds it. Refresh tokens and tokens that work once begin
- * with it.
+ * with it. A school can have a subdomain such as `service`, so subdomains are marked.
  */
 function namedSchool(params: Record<string, unknown>): number | string | undefined {
   const {
@@ -112,10 +115,13 @@ function namedSchool(params: Record<string, unknown>): number | string | undefin
   if (isPlatform === true) return 'platform';
   const [, ofToken] = typeof token === 'string' ? (/^(\d*)\./.exec(token) ?? []) : [];
   if (ofToken !== undefined) return ofToken ? Number(ofToken) : 'platform';
-  return typeof id === 'number' ? id : typeof subdomain === 'string' ? subdomain.toLowerCase() : undefined;
+  return typeof id === 'number' ? id : nameOfSubdomain(subdomain);
 }
 
-/** Chooses the connection. Lists with other filters and sorts have other plans. */
+/**
+ * What the pool needs to choose the connection. The key of the plan is an estimate: a list with other filters or sorts has
+ * another plan, and core.record_page also distinguishes some values of filters, the first page, and searches.
+ */
 function connectionRequest(
   operation: string,
   sessionId: string | null,
@@ -123,14 +129,14 @@ function connectionRequest(
   { school, caller, api_key: apiKey, tenant_id, subdomain, signal }: CallContext,
   isRead: boolean,
 ): ConnectionRequest {
-  const statement = `${operation} ${Object.keys(params).join()} ${String(params['sort'])} ${String(params['order'])}`;
+  const planKey = `${operation} ${Object.keys(params).join()} ${String(params['sort'])} ${String(params['order'])}`;
   const verified = school ?? (sessionId !== null || apiKey?.is_admitted ? 'platform' : undefined);
   const ofKey = apiKey && (apiKey.tenant_id ?? 'platform');
   const counted =
     verified === undefined
-      ? { school: ofKey ?? namedSchool(params) ?? tenant_id ?? subdomain, isVerified: false }
+      ? { school: ofKey ?? namedSchool(params) ?? tenant_id ?? nameOfSubdomain(subdomain), isVerified: false }
       : { school: verified, isVerified: true };
-  return { statement, ...counted, caller, signal, isRead };
+  return { planKey, ...counted, caller, signal, isRead };
 }
 
 /**

@@ -38,7 +38,7 @@ function collector<Key, Value>(
     try {
       await pool.query(
         { text: `select ${statement}`, values: values(batch) },
-        { statement, school: 'platform', isVerified: true },
+        { planKey: statement, school: 'platform', isVerified: true },
       );
     } catch (error) {
       // The next statement tries again.

@@ -1,6 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import pg from 'pg';
+import { destroySocket } from './client-socket.ts';
 
 /** A connection that receives notifications of a channel, and is replaced when it breaks. */
 export interface Listener {
@@ -26,10 +27,6 @@ const minRetryDelayMs = 100;
 const maxRetryDelayMs = 5_000;
 /** For connecting and for each query. */
 const timeoutMs = 10_000;
-
-/** Closes the socket at once, without waiting for a server that may not respond. */
-const destroySocket = (client: pg.Client) =>
-  (client as unknown as { connection: { stream: { destroy(): void } } }).connection.stream.destroy();
 
 /** Keeps one connection that LISTENs; reconnects with exponential backoff. */
 export function listener({ url, role, channel, onPayload, onListening, logger }: ListenerOptions): Listener {

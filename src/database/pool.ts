@@ -1,6 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
 import { switchToRole } from '../domain/role-settings.ts';
+import { destroySocket } from './client-socket.ts';
 import { defaultConnectionMb, type SchoolPool, schoolPool } from './school-pool.ts';
 
 /** The login role that a pool uses, see docs/security.md. */
@@ -117,9 +118,4 @@ export const answerTimeoutMs = 3_000;
 /** @throws if a server does not answer in time */
 export async function requireAnswer(ownerUrl: string): Promise<void> {
   await withOwnerInTime(ownerUrl, answerTimeoutMs, (client) => client.query('select'));
-}
-
-/** Closes the connection of a client without waiting for the server. */
-export function destroySocket(client: pg.Client | undefined): void {
-  (client as unknown as { connection?: { stream: { destroy(): void } } } | undefined)?.connection?.stream.destroy();
 }

@@ -14,6 +14,7 @@ import {
 import { ApiError } from '../domain/errors.ts';
 import { type Backend, correctEstimate, estimatedMb, newBackend, remember } from './backend-memory.ts';
 import { cancelOnAbort } from './cancel.ts';
+import { destroySocket } from './client-socket.ts';
 import { classify } from './errors.ts';
 
 /** The default of DATABASE_CONNECTION_MB. docs/operations.md has the measurements. */
@@ -21,14 +22,17 @@ export const defaultConnectionMb = 250;
 
 /** The request for which a connection is needed. It only decides which connection is used, when, and how long. */
 export interface ConnectionRequest {
-  /** The school, `platform` for operators, `service` for the service itself; undefined if the request names none. */
+  /**
+   * The school, `platform` for operators, `service` for the service itself, `rate limits` for its rate limits; undefined
+   * if the request names none.
+   */
   school: number | string | undefined;
-  /** A session names the school. Otherwise a stranger may have invented it, or wants to be counted as it. */
+  /** A session names the school. Otherwise the client may have invented it, or wants to be counted as it. */
   isVerified: boolean;
   /** The user, API key or address that sends the request. They share the connections of their school. */
   caller?: string | undefined;
-  /** What the backend plans for it: the operation, and for lists what their statement depends on. */
-  statement: string;
+  /** What the memory estimate counts as one plan: the operation, and for lists what their statement depends on. */
+  planKey: string;
   /** Ends the wait, with its reason. A running statement is cancelled only if it `isRead`. */
   signal?: AbortSignal | undefined;
   /** The statement changes nothing. */
@@ -52,15 +56,15 @@ export interface SchoolPoolOptions {
 
 /** The actions of a pool since it was opened. */
 export interface SchoolPoolCounts {
-  /** Checkouts of a preferred connection of the school, and of any other one. */
+  /** Checkouts of the first two connections of a school (the first if many schools are active), and of any other one. */
   preferred: number;
   fallback: number;
   /** Connections replaced because of their estimated memory, and because of their age. */
   replacedForMemory: number;
   replacedForAge: number;
   /** Requests whose client was gone: while they waited, and while their statement ran. */
-  abandonedWaiting: number;
-  abandonedRunning: number;
+  cancelledWaiting: number;
+  cancelledRunning: number;
 }
 
 /**
@@ -94,8 +98,8 @@ export interface SchoolPool {
   readonly counts: Readonly<SchoolPoolCounts>;
 }
 
-/** The number of preferred connections of a school that needs no more. The second serves while the first is busy. */
-const preferredSize = 2;
+/** The smallest share of a school. The second connection serves while the first is busy. */
+const minShare = 2;
 /**
  * With more active schools than this for each connection, a school prefers one connection: to wait for it takes less
  * than what the second one would load and plan, and each backend keeps half as many schools.
@@ -113,10 +117,15 @@ const activityMs = 1000;
 const overShareWaitMs = 500;
 /** A backend keeps what it has learned for this long without a request. */
 const idleTimeoutMs = 5 * 60_000;
-/** Connections are replaced at this age, so that memory which the estimate does not know is freed too. */
+/**
+ * Connections are replaced at this age, so that memory which the estimate does not know is freed too. Each has an age of its
+ * own, up to a fifth lower or higher: those of a process open at the same time, and if they were replaced at the same time,
+ * no connection would have the plans of any school.
+ */
 const maxAgeMs = 15 * 60_000;
+const randomAgeMs = () => maxAgeMs * (0.8 + 0.4 * Math.random());
 /** A backend is kept if it is smaller than this part of the limit, so that it is not measured at each request. */
-const smallerPart = 0.95;
+const keepBelowRatio = 0.95;
 /** At most this many requests wait for each connection. Each takes some kilobytes, and 64 kB with a large body. */
 const maxWaitingPerConnection = 100;
 type ReplacementReason = 'replacedForMemory' | 'replacedForAge';
@@ -136,6 +145,8 @@ interface Slot {
   pool: pg.Pool;
   isBusy: boolean;
   backend: Backend;
+  /** When its connection is old enough to be replaced. */
+  replaceAt: number;
 }
 
 /** The requests of a caller. */
@@ -172,8 +183,8 @@ interface Waiter extends Claim {
 }
 
 /**
- * Whether the backend has probably loaded nothing for a failed request. A stranger can invent numbers of schools, and
- * each would count as a school in the estimate: a few hundred would replace the connection.
+ * Whether the backend has probably loaded nothing for a failed request. An unauthenticated client can invent numbers of
+ * schools, and each would count as a school in the estimate: a few hundred would replace the connection.
  */
 const isUnknownSchool = ({ isVerified }: ConnectionRequest, error: string | undefined) =>
   error === 'tenant_not_found' || (!isVerified && error === 'invalid_token');
@@ -193,7 +204,7 @@ const movingAverage = (average: number, value: number): number =>
   average === 0 ? value : average + (value - average) * (value > average ? 0.1 : 0.3);
 
 /** Operators and the service itself, who may use the reserved connection. Operators also log in. */
-const hasReserved = ({ school }: Pick<ConnectionRequest, 'school'>) => school === 'platform' || school === 'service';
+const mayUseReserved = ({ school }: Pick<ConnectionRequest, 'school'>) => school === 'platform' || school === 'service';
 
 /** Counts the keys that were added in the current or the previous period of `periodMs`. At least 1. */
 function recent(periodMs: number) {
@@ -216,12 +227,8 @@ function recent(periodMs: number) {
 
 /** The orders of this many schools are kept. */
 const maxOrders = 5_000;
-/** A stranger may invent longer names of schools. */
+/** An unauthenticated client may invent longer names of schools. */
 const maxNameLength = 100;
-
-/** Ends a connection without asking the server. Its statement fails. */
-const destroySocket = (client: pg.PoolClient) =>
-  (client as unknown as { connection: { stream: { destroy(): void } } }).connection.stream.destroy();
 
 /** The statement without its name. */
 const unnamed = (statement: string | pg.QueryConfig): string | pg.QueryConfig =>
@@ -244,19 +251,27 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
       connectionTimeoutMillis: connectionTimeoutMs,
       idleTimeoutMillis: idleTimeoutMs,
     });
-    const slot: Slot = { number, isReserved: number === size, pool, isBusy: false, backend: newBackend() };
+    const slot: Slot = {
+      number,
+      isReserved: number === size,
+      pool,
+      isBusy: false,
+      backend: newBackend(),
+      replaceAt: Infinity,
+    };
     // The pool replaces a broken idle connection. Without a listener the error event would end the process.
     pool.on('error', () => undefined);
     pool.on('connect', (client) => {
       client.on('error', () => undefined);
       slot.backend = newBackend();
+      slot.replaceAt = Date.now() + randomAgeMs();
     });
     return slot;
   });
   const orders = new Map<string, Slot[]>();
   const waiting = new Set<Waiter>();
   const waitingSchools = new Set<SchoolShare>();
-  let lookAgain: NodeJS.Timeout | undefined;
+  let retryTimer: NodeJS.Timeout | undefined;
   /** The average of all schools is the first estimate for a school. */
   let serviceMs = 0;
   const schools = shares<string, SchoolShare>((startTag) => ({
@@ -271,8 +286,8 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
     fallback: 0,
     replacedForMemory: 0,
     replacedForAge: 0,
-    abandonedWaiting: 0,
-    abandonedRunning: 0,
+    cancelledWaiting: 0,
+    cancelledRunning: 0,
   };
   /** The requests whose statement runs. */
   const running = new Set<Run>();
@@ -300,10 +315,10 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
    * The share of a school in the connections, at least two; `maxPerSchool` for a school alone. More it gets only after a
    * wait.
    */
-  const share = () => Math.min(maxPerSchool, Math.max(preferredSize, Math.ceil(size / activeSchools.count())));
+  const maxShare = () => Math.min(maxPerSchool, Math.max(minShare, Math.ceil(size / activeSchools.count())));
 
   /** How many connections a school prefers. It waits for one of them, but not long. */
-  const preferred = () => (activeSchools.count() > manySchoolsPerConnection * size ? 1 : share());
+  const preferred = () => (activeSchools.count() > manySchoolsPerConnection * size ? 1 : maxShare());
 
   const isFree = ({ isBusy }: Slot) => !isBusy;
 
@@ -315,9 +330,9 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
     // Here, because a request that is refused is never released.
     schools.forgetIdle();
     const name = String(request.school ?? '').slice(0, maxNameLength);
-    const isReservable = hasReserved(request);
+    const isReservable = mayUseReserved(request);
     const order = orderOf(name);
-    const school = schools.of(request.isVerified ? name : isReservable ? 'logins of operators' : 'strangers');
+    const school = schools.of(request.isVerified ? name : isReservable ? 'logins of operators' : 'unauthenticated');
     school.callers.forgetIdle();
     return {
       school,
@@ -338,7 +353,7 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
     caller.running++;
     schools.start(school);
     school.callers.start(caller);
-    counts[isPreferred(slot, claim, Math.min(preferredSize, preferred())) ? 'preferred' : 'fallback']++;
+    counts[isPreferred(slot, claim, Math.min(minShare, preferred())) ? 'preferred' : 'fallback']++;
   }
 
   /** Whether a waiting request may use a free connection now. */
@@ -347,7 +362,7 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
     if (slot.isReserved) return order.includes(slot);
     const waitedMs = performance.now() - since;
     if (waitedMs < waiter.preferredWaitMs && !isPreferred(slot, waiter)) return false;
-    return school.running < (waitedMs < overShareWaitMs ? share() : maxPerSchool);
+    return school.running < (waitedMs < overShareWaitMs ? maxShare() : maxPerSchool);
   }
 
   function startWaiting(waiter: Waiter): void {
@@ -359,7 +374,7 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
     waitingSchools.add(school);
     school.waitingCallers.add(caller);
     // A connection can be free although none is released: those that were refused to a school over its share.
-    lookAgain ??= setInterval(() => slots.filter(isFree).forEach(assign), preferredWaitMs);
+    retryTimer ??= setInterval(() => slots.filter(isFree).forEach(assign), preferredWaitMs);
   }
 
   function stopWaiting(waiter: Waiter): void {
@@ -371,8 +386,8 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
     if (caller.waiting === 0) school.waitingCallers.delete(caller);
     if (school.waiting === 0) waitingSchools.delete(school);
     if (waiting.size > 0) return;
-    clearInterval(lookAgain);
-    lookAgain = undefined;
+    clearInterval(retryTimer);
+    retryTimer = undefined;
   }
 
   /**
@@ -389,7 +404,7 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
     return ((before + 1) * school.serviceMs) / connections;
   }
 
-  function busy(reason: RefusalReason, claim: Claim): ApiError {
+  function overloadError(reason: RefusalReason, claim: Claim): ApiError {
     countRefusal('database', reason);
     const seconds = Math.ceil(estimatedWaitMs(claim) / 1000);
     return new ApiError('unavailable', 'Too many requests are waiting for the database. Try again in a moment.', {
@@ -399,7 +414,8 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
 
   /** Refuses a request that would wait too long. A queue as short as the pool is never refused. */
   function refuseEstimate(claim: Claim): void {
-    if (claim.school.waiting >= size && estimatedWaitMs(claim) > connectionTimeoutMs) throw busy('estimate', claim);
+    if (claim.school.waiting >= size && estimatedWaitMs(claim) > connectionTimeoutMs)
+      throw overloadError('estimate', claim);
   }
 
   const maxWaiting = size * maxWaitingPerConnection;
@@ -408,7 +424,7 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
   function acquire(claim: Claim, signal: AbortSignal | undefined): Promise<Slot> {
     const { school, order } = claim;
     const free = order.find((slot) => isFree(slot) && isPreferred(slot, claim));
-    if (free && (free.isReserved || school.running < share())) {
+    if (free && (free.isReserved || school.running < maxShare())) {
       take(free, claim);
       return Promise.resolve(free);
     }
@@ -449,13 +465,13 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
       const listener =
         signal &&
         addAbortListener(signal, () => {
-          counts.abandonedWaiting++;
+          counts.cancelledWaiting++;
           waiter.refuse(signal.reason as Error);
         });
       startWaiting(waiter);
       if (waiting.size <= maxWaiting) return;
       const refused = newestOfBusiest(waiting, ({ school: ofSchool, caller }) => [ofSchool, caller]) ?? waiter;
-      refused.refuse(busy('limit', refused));
+      refused.refuse(overloadError('limit', refused));
     });
   }
 
@@ -489,10 +505,10 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
     schools.forgetIdle();
   }
 
-  function replacementReason({ backend }: Slot): ReplacementReason | undefined {
+  function replacementReason({ backend, replaceAt }: Slot): ReplacementReason | undefined {
     if (isReplacing || isEnded) return undefined;
     if (estimatedMb(backend) >= maxConnectionMb) return 'replacedForMemory';
-    return Date.now() - backend.openedAt >= maxAgeMs ? 'replacedForAge' : undefined;
+    return Date.now() >= replaceAt ? 'replacedForAge' : undefined;
   }
 
   /** Whether the backend is clearly below the limit, unlike its estimate. Without an answer the estimate counts. */
@@ -508,7 +524,7 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
       .catch(() => null);
     if (reported === null) return false;
     correctEstimate(backend, reported);
-    return estimatedMb(backend) < smallerPart * maxConnectionMb;
+    return estimatedMb(backend) < keepBelowRatio * maxConnectionMb;
   }
 
   /**
@@ -534,14 +550,15 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
 
   async function query<R extends pg.QueryResultRow>(
     statement: string | pg.QueryConfig,
-    request: ConnectionRequest = { school: 'service', isVerified: true, statement: '' },
+    request: ConnectionRequest = { school: 'service', isVerified: true, planKey: '' },
   ): Promise<pg.QueryResult<R>> {
     if (isEnded) throw new Error('Cannot use a pool after calling end on the pool');
     const { signal, isRead } = request;
     signal?.throwIfAborted();
     const claim = claimOf(request);
-    const isOfSchool = request.isVerified && request.school !== 'service' && request.school !== 'rate limits';
-    if (isOfSchool) activeSchools.add(String(request.school));
+    // Operators count as one school.
+    const countsAsActive = request.isVerified && request.school !== 'service' && request.school !== 'rate limits';
+    if (countsAsActive) activeSchools.add(String(request.school));
     const slot = await acquire(claim, signal);
     const usedSince = performance.now();
     let replacement: Promise<void> | undefined;
@@ -552,7 +569,7 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
       let finishCancellation: (() => Promise<boolean>) | undefined;
       try {
         signal?.throwIfAborted();
-        if (signal && isRead) finishCancellation = cancelOnAbort(client, signal, () => counts.abandonedRunning++);
+        if (signal && isRead) finishCancellation = cancelOnAbort(client, signal, () => counts.cancelledRunning++);
         const started: Run = { school: String(request.school ?? ''), client, since: usedSince, isAbandoned: false };
         run = started;
         running.add(started);
@@ -577,7 +594,7 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
       }
     } finally {
       // Again, because the request may have taken long.
-      if (isOfSchool) activeSchools.add(String(request.school));
+      if (countsAsActive) activeSchools.add(String(request.school));
       // An abandoned request says nothing about how long the next one takes.
       const usedMs = run?.isAbandoned ? undefined : performance.now() - usedSince;
       // The answer does not wait for the next connection.
@@ -599,7 +616,7 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
       const { school, caller } = claim;
       for (const other of waitingSchools) if (inProgress(other) > inProgress(school)) return;
       for (const other of school.waitingCallers) if (inProgress(other) > inProgress(caller)) return;
-      throw busy('limit', claim);
+      throw overloadError('limit', claim);
     },
     abandon(schools, ms) {
       const before = performance.now() - ms;

@@ -159,7 +159,7 @@ async function queryEvents(
   const { rows } = await pool.query<EventRow>(statement, {
     school: tenantId,
     isVerified: true,
-    statement: 'stream_read',
+    planKey: 'stream_read',
   });
   return rows;
 }

@@ -59,7 +59,7 @@ export function createSystemReader(options: SystemReaderOptions): StreamReader {
     const { rows } = await pool.query<{ ended: string[]; state: string | null }>(statement, {
       school: 'platform',
       isVerified: true,
-      statement: 'stream_system',
+      planKey: 'stream_system',
       isRead: true,
     });
     const [{ ended, state } = { ended: [], state: null }] = rows;

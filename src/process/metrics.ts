@@ -169,7 +169,7 @@ function createSchoolPoolCounters(prom: Prometheus, registers: Registry[], { cou
     });
   counter(
     'school_database_checkouts_total',
-    'Connections taken for requests: preferred by the school, or any other one (fallback) because those were busy.',
+    'Connections taken for requests: one of the first two of the school (preferred), or any other one (fallback).',
     'connection',
     () => ({ preferred: counts.preferred, fallback: counts.fallback }),
   );
@@ -183,7 +183,7 @@ function createSchoolPoolCounters(prom: Prometheus, registers: Registry[], { cou
     'school_database_abandoned_total',
     'Requests whose client disconnected while they waited for a connection, or while their read was running.',
     'state',
-    () => ({ waiting: counts.abandonedWaiting, running: counts.abandonedRunning }),
+    () => ({ waiting: counts.cancelledWaiting, running: counts.cancelledRunning }),
   );
 }
 

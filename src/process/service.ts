@@ -81,7 +81,7 @@ async function reencryptSecondFactors(pool: Pick<SchoolPool, 'query'>, factors: 
         text: 'select secret from core.second_factor_secrets($1, $2, $3) secret',
         values: [factors.keyId, last, secretsPerBatch],
       },
-      { statement: 'second_factor_secrets', school: 'platform', isVerified: true },
+      { planKey: 'second_factor_secrets', school: 'platform', isVerified: true },
     );
     last = rows.at(-1)?.secret;
     const changes = rows.flatMap(({ secret }) => {
@@ -95,7 +95,7 @@ async function reencryptSecondFactors(pool: Pick<SchoolPool, 'query'>, factors: 
         text: 'select core.second_factor_reencrypt($1, $2)',
         values: [changes.map(({ secret }) => secret), changes.map(({ next }) => next)],
       },
-      { statement: 'second_factor_reencrypt', school: 'platform', isVerified: true },
+      { planKey: 'second_factor_reencrypt', school: 'platform', isVerified: true },
     );
   }
 }

@@ -64,7 +64,7 @@ test('a read is cancelled over TLS, and its connection serves the next request',
       ssl: { rejectUnauthorized: false },
     },
   });
-  const request = { school: 1, isVerified: true, statement: 'x', isRead: true };
+  const request = { school: 1, isVerified: true, planKey: 'x', isRead: true };
   const backend = async () =>
     (await pool.query<{ pid: number }>('select pg_backend_pid() as pid', request)).rows[0]?.pid;
   const before = await backend();

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { Socket } from 'node:net';
-import { expect, test } from '@jest/globals';
+import { expect, jest, test } from '@jest/globals';
+import { dispatcher } from '../../src/database/call.ts';
 import { schoolPool } from '../../src/database/school-pool.ts';
 import { until } from '../support/client/until.ts';
 import { serviceOfFile } from '../support/server/service.ts';
@@ -91,7 +92,7 @@ test('connections are replaced one at a time', async () => {
   const pool = openPool({ size: 3, maxConnectionMb: 0.5, stream });
   const select = () =>
     Promise.all(
-      [1, 2, 3].map((school) => pool.query('select 1', { school, isVerified: true, statement: 'students_list' })),
+      [1, 2, 3].map((school) => pool.query('select 1', { school, isVerified: true, planKey: 'students_list' })),
     );
   await select();
   await until(() => pool.counts.replacedForMemory === 1 || undefined);
@@ -106,10 +107,68 @@ test('connections are replaced one at a time', async () => {
   await pool.end();
 });
 
+test('connections that were opened together are replaced at different ages', async () => {
+  const ages = [0, 0.5, 1];
+  const random = jest.spyOn(Math, 'random').mockImplementation(() => ages.shift() ?? 1);
+  const start = Date.now();
+  const clock = jest.spyOn(Date, 'now');
+  const pool = openPool({ size: 3, maxConnectionMb: 1_000 });
+  const useAllAfter = (minutes: number) => {
+    clock.mockReturnValue(start + minutes * 60_000);
+    return Promise.all(
+      [1, 2, 3].map((school) => pool.query('select pg_sleep(0.1)', { school, isVerified: true, planKey: 'x' })),
+    );
+  };
+  try {
+    for (const [minutes, replaced] of [
+      [0, 0],
+      [11.9, 0],
+      [12.1, 1],
+      [15.1, 2],
+      [18.1, 3],
+    ] as const) {
+      await useAllAfter(minutes);
+      await until(() => pool.counts.replacedForAge === replaced || undefined);
+    }
+    expect(pool.counts.replacedForMemory).toBe(0);
+  } finally {
+    random.mockRestore();
+    clock.mockRestore();
+    await pool.end();
+  }
+});
+
+test('a login at a school with the subdomain `service` or `platform` does not use the reserved connection', async () => {
+  const pool = openPool({ size: 1, maxConnectionMb: 1_000 });
+  try {
+    const [reserved] = (
+      await pool.query<{ pid: number }>('select pg_backend_pid() as pid', {
+        school: 'platform',
+        isVerified: true,
+        planKey: 'x',
+      })
+    ).rows;
+    const call = dispatcher(pool);
+    for (const subdomain of ['service', 'platform', 'rate limits'])
+      for (const [params, context] of [
+        [{ subdomain }, {}],
+        [{}, { subdomain }],
+      ] as const)
+        await expect(
+          call('auth_credentials', null, { ...params, email: 'ada@test.example' }, { ...context, request_id: 'x' }),
+        ).rejects.toThrow();
+    expect(await service.database.query('select query from pg_stat_activity where pid = $1', [reserved?.pid])).toEqual([
+      { query: 'select pg_backend_pid() as pid' },
+    ]);
+  } finally {
+    await pool.end();
+  }
+});
+
 test('requests for schools that do not exist do not count as memory', async () => {
   const pool = openPool({ size: 1, maxConnectionMb: 1 });
   const request = (statement: string, n: number) =>
-    pool.query(statement, { school: `school-${n}`, isVerified: false, statement: 'auth_login' });
+    pool.query(statement, { school: `school-${n}`, isVerified: false, planKey: 'auth_login' });
   const refuse = "select core.fail('tenant_not_found', 'There is no such school.')";
   for (let n = 0; n < 20; n++) await expect(request(refuse, n)).rejects.toThrow('There is no such school.');
   expect(pool.counts.replacedForMemory).toBe(0);
@@ -121,7 +180,7 @@ test('requests for schools that do not exist do not count as memory', async () =
 test('an operation that writes counts as several that read', async () => {
   const pool = openPool({ size: 1, maxConnectionMb: 1 });
   const request = (isRead: boolean) =>
-    pool.query('select 1', { school: 'school-1', isVerified: true, statement: `students_${String(isRead)}`, isRead });
+    pool.query('select 1', { school: 'school-1', isVerified: true, planKey: `students_${String(isRead)}`, isRead });
   await request(true);
   await request(true);
   expect(pool.counts.replacedForMemory).toBe(0);
@@ -137,7 +196,7 @@ test('a connection whose backend has less memory than estimated is kept', async 
       await pool.query<{ pid: number }>('select pg_backend_pid() as pid', {
         school: `school-${n}`,
         isVerified: true,
-        statement: 'students_list',
+        planKey: 'students_list',
       })
     ).rows[0]?.pid;
   const first = await backend(0);
@@ -150,14 +209,14 @@ test('a connection whose backend has less memory than estimated is kept', async 
 test('a school waits for its first connection when many schools are active, so that each backend keeps fewer', async () => {
   const pool = openPool({ size: 3, maxConnectionMb: 250, preferredWaitMs: 1000 });
   const twice = async (school: string) => {
-    const request = { school, isVerified: true, statement: 'students_list' };
+    const request = { school, isVerified: true, planKey: 'students_list' };
     const backend = () => pool.query<{ pid: number }>('select pg_backend_pid() as pid, pg_sleep(0.05)', request);
     const answers = await Promise.all([backend(), backend()]);
     return new Set(answers.map(({ rows }) => rows[0]?.pid)).size;
   };
   expect(await twice('school-1')).toBe(2);
   // More than four for each connection.
-  for (let n = 2; n <= 13; n++) await pool.query('select', { school: `school-${n}`, isVerified: true, statement: '' });
+  for (let n = 2; n <= 13; n++) await pool.query('select', { school: `school-${n}`, isVerified: true, planKey: '' });
   expect(await twice('school-1')).toBe(1);
   await pool.end();
 });
@@ -165,7 +224,7 @@ test('a school waits for its first connection when many schools are active, so t
 test('a request waits longer for its connection if those of its school take long, so that few backends plan them', async () => {
   const pool = openPool({ size: 3, maxConnectionMb: 250, preferredWaitMs: 20 });
   const send = async (school: string, seconds: number) => {
-    const request = { school, isVerified: true, statement: 'students_list' };
+    const request = { school, isVerified: true, planKey: 'students_list' };
     const statement = `select pg_backend_pid() as pid from pg_sleep(${seconds})`;
     return (await pool.query<{ pid: number }>(statement, request)).rows[0]?.pid;
   };

@@ -37,7 +37,7 @@ async function lockedPool() {
     await pool.query('select pg_advisory_xact_lock_shared(1)', {
       school: 1,
       isVerified: true,
-      statement: 'x',
+      planKey: 'x',
       ...request,
     });
     done.push(name);
@@ -83,7 +83,7 @@ test('a caller with many requests does not delay another one of the same school,
 test('a school that waits for connections which other schools do not use is not refused', async () => {
   const pool = open(10);
   const send = (school: number, seconds: number) =>
-    pool.query(`select pg_sleep(${seconds})`, { school, isVerified: true, statement: 'x' });
+    pool.query(`select pg_sleep(${seconds})`, { school, isVerified: true, planKey: 'x' });
   await send(1, 0.3);
   // These are active, but need no connection any more.
   for (let school = 2; school < 50; school++) await send(school, 0);
