@@ -61,5 +61,5 @@ export async function firstQueries(
 ${row('no other processes', idle)}
 ${row(`${String(busy)} busy processes`, loaded)}
 
-The slowest first query took ${slowest.toFixed(0)} ms (goal: below 1,000, ${slowest < 1_000 ? 'met' : 'not met'}).`;
+The slowest first query took ${slowest.toFixed(0)} ms (aim: below 1,000, ${slowest < 1_000 ? 'met' : 'not met'}).`;
 }

@@ -7,7 +7,7 @@ import { tokens } from '../src/http/tokens.ts';
 import { startEmbedded } from '../src/database/embedded.ts';
 import { withOwner } from '../src/database/pool.ts';
 import { benchDatabase } from './database.ts';
-import { firstQueries } from './first-query.ts';
+import { firstQueries } from './analytics-start.ts';
 import { startApi } from './service.ts';
 import { median, pick, quantile } from './statistics.ts';
 import { sendSteadily, timedRequest } from './steady.ts';
@@ -99,7 +99,7 @@ try {
     const sendSchoolRequest = async () => {
       const path =
         upTo(4) > 1 ? `/api/students/${String(upTo(1000))}` : `/api/students?class_id=${String(upTo(24))}&pageSize=25`;
-      return (await timedRequest(service.url, path, pick(...schools))).milliseconds;
+      return (await timedRequest(service.url, path, pick(schools))).milliseconds;
     };
     const sendSchoolRequests = (seconds: number) => sendSteadily(options.rate, seconds, sendSchoolRequest);
 
@@ -143,7 +143,7 @@ ${String(availableParallelism())} cores; ${String(options.schools)} schools in t
 | --- | --: | --: | --: |
 ${lines.join('\n')}
 
-p99 is ${factor.toFixed(2)} times as high (goal: at most 1.5, ${factor <= 1.5 ? 'met' : 'not met'}).
+p99 is ${factor.toFixed(2)} times as high (aim: at most 1.5, ${factor <= 1.5 ? 'met' : 'not met'}).
 ${String(finished.length)} queries, ${String(finished.filter(({ isComplete }) => !isComplete).length)} of them canceled; ${(finished.reduce((sum, { milliseconds }) => sum + milliseconds, 0) / finished.length / 1000).toFixed(1)} s each, including the time in the queue.
 Memory of the API process: ${idleMb.toFixed(0)} MB idle, ${(await usage(service.pid)).memoryMb.toFixed(0)} MB at the end.`);
   }

@@ -32,7 +32,7 @@ export interface BenchCase {
   name: string;
   title: string;
   request: (subject: Subject) => CaseRequest;
-  /** The target ratios. */
+  /** The aims, as ratios. */
   aims?: {
     /** core.call / the bare statement, one school. */
     callToBare?: number;
@@ -52,7 +52,7 @@ export interface BenchCase {
 }
 
 /** The calendar year in which the current academic year began (in August), as in seed.sql. */
-const schoolYear = new Date(new Date().setMonth(new Date().getMonth() - 7)).getFullYear();
+export const schoolYear = new Date(new Date().setMonth(new Date().getMonth() - 7)).getFullYear();
 const firstDay = Date.UTC(schoolYear, 7, 1);
 /** The n-th day of this academic year. */
 const dayOfYear = (n: number) => new Date(firstDay + n * 86_400_000).toISOString().slice(0, 10);
@@ -67,7 +67,7 @@ const inClass = (classId: number, students: number) =>
   Array.from({ length: Math.floor((Math.floor((students * 4) / 5) - classId) / 24) + 1 }, (_, n) => classId + 24 * n);
 
 const mark = (classId: number, date: string, students: number, statuses: string[]): CaseRequest => {
-  const records = inClass(classId, students).map((student_id) => ({ student_id, status: pick(...statuses) }));
+  const records = inClass(classId, students).map((student_id) => ({ student_id, status: pick(statuses) }));
   const body = { class_id: classId, date, records };
   const ids = records.map(({ student_id }) => student_id);
   const marks = records.map(({ status }) => status);
@@ -122,7 +122,7 @@ export const cases: BenchCase[] = [
     title: 'search students by a name',
     hasBaselines: true,
     request: () => {
-      const search = pick(...searches);
+      const search = pick(searches);
       const pattern = `%${search}%`;
       return {
         path: `/api/students?search=${search}&pageSize=25`,
@@ -247,7 +247,7 @@ export const cases: BenchCase[] = [
     name: 'student-year',
     title: 'attendance of a student, a year',
     request: ({ students }) => {
-      const student_id = pick(...inClass(1, students));
+      const student_id = pick(inClass(1, students));
       return { path: `/api/attendance/student/${student_id}`, operation: 'attendance_student', params: { student_id } };
     },
   },

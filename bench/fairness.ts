@@ -22,9 +22,9 @@ export interface FairnessAtLoad {
 }
 
 /**
- * Ten schools together send a quarter, then half of what the service can answer, each the same share, at a steady rate.
- * Then one of them sends ten times its share, so that all send half, then nearly all that the service can answer. Half of
- * the requests get a student, half list a class.
+ * Ten schools send at a steady rate, each the same share: together a quarter, and half of the capacity of the service. At
+ * each of these loads, one of them then sends ten times its share, so that the load is twice as high. Half of the requests
+ * get a student, half list a class.
  */
 export async function measureFairness(rig: Rig, seconds: number, rounds: number): Promise<Fairness> {
   const schools = rig.database.schools.slice(0, 10);
@@ -35,7 +35,7 @@ export async function measureFairness(rig: Rig, seconds: number, rounds: number)
     mixed.flatMap((bench) =>
       serviceRequests(
         rig,
-        sample(rig, bench, 500, () => pick(...of)),
+        sample(rig, bench, 500, () => pick(of)),
       ),
     );
   const get = (request: ReturnType<typeof serviceRequests>[number]) => {
@@ -47,7 +47,7 @@ export async function measureFairness(rig: Rig, seconds: number, rounds: number)
     const requests = requestsOf(...schools);
     let count = 0;
     const loop = async () => {
-      while (!isDone(count++)) await get(pick(...requests));
+      while (!isDone(count++)) await get(pick(requests));
     };
     await Promise.all(Array.from({ length: rig.connections }, loop));
     return count - rig.connections;
@@ -59,7 +59,7 @@ export async function measureFairness(rig: Rig, seconds: number, rounds: number)
 
   const send = async (rate: number, ...of: School[]) => {
     const requests = requestsOf(...of);
-    const latencies = await sendSteadily(rate, seconds, async () => (await get(pick(...requests))).milliseconds);
+    const latencies = await sendSteadily(rate, seconds, async () => (await get(pick(requests))).milliseconds);
     return summarize(latencies, seconds * 1000);
   };
   const measureAt = async (part: number): Promise<FairnessAtLoad> => {

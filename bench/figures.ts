@@ -1,5 +1,6 @@
 import { withOwner } from '../src/database/pool.ts';
 import type { Tokens } from '../src/http/tokens.ts';
+import { schoolYear } from './cases.ts';
 import type { Rig } from './measure.ts';
 import { median, timed } from './statistics.ts';
 
@@ -96,11 +97,15 @@ export async function measureSchoolYear(
     const grade = await add('/grades', { name: 'One' });
     const year = await add('/academics/years', {
       name: 'Now',
-      start_date: '2026-08-01',
-      end_date: '2027-07-31',
+      start_date: `${schoolYear}-08-01`,
+      end_date: `${schoolYear + 1}-07-31`,
       is_current: true,
     });
-    const nextYear = await add('/academics/years', { name: 'Next', start_date: '2027-08-01', end_date: '2028-07-31' });
+    const nextYear = await add('/academics/years', {
+      name: 'Next',
+      start_date: `${schoolYear + 1}-08-01`,
+      end_date: `${schoolYear + 2}-07-31`,
+    });
     const present = await add('/classes', { name: 'Now', grade_id: grade.id, academic_year_id: year.id });
     const next = await add('/classes', { name: 'Next', grade_id: grade.id, academic_year_id: nextYear.id });
     const lines = Array.from(
@@ -128,7 +133,7 @@ export async function measureSchoolYear(
       timed(() =>
         send(rig, admin, 200, 'POST', '/finance/student-fees/generate', {
           fee_structure_id: structure.id,
-          date: '2027-07-31',
+          date: `${schoolYear + 1}-07-31`,
         }),
       );
     billing.push(await bill());

@@ -126,7 +126,7 @@ async function runAll(atEnd: AtEnd): Promise<string> {
     const statements = start('statements.ts', [database.url, String(connections)]);
     // PostGraphile reads the catalog of the whole database: with 300 schools it takes a minute and 3 GB of memory.
     const { url: databaseUrl, schools: alone } = await benchDatabase(server, 1, students, note, 'postgraphile');
-    const school = pick(...alone);
+    const school = pick(alone);
     const postgraphile = start('postgraphile.ts', [databaseUrl, String(school.id), String(connections)]);
     const { url } = await postgraphile.ask<{ url: string }>({});
     const comparison: Comparison = {

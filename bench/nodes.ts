@@ -17,7 +17,7 @@ import { machine, percent, precise, table, whole, withAim } from './report.ts';
 import { commit, note } from './run.ts';
 import { startApi } from './service.ts';
 import { type Measured, median, pick } from './statistics.ts';
-import { serverCpuSeconds } from './usage.ts';
+import { type CpuSeconds, cpuSecondsBetween, serverCpuSeconds } from './usage.ts';
 
 /** The part of the direct rate that requests through the router should reach. */
 const routedAim = 0.8;
@@ -141,12 +141,12 @@ async function startWays(
 }
 
 /** The processor time so far of what serves a way, in seconds. */
-async function cpuSeconds({ pid, databases }: Way): Promise<number> {
+async function cpuSeconds({ pid, databases }: Way): Promise<CpuSeconds> {
   // The process is counted once.
   const all = await Promise.all(
     databases.map(({ url, application }, index) => serverCpuSeconds(index === 0 ? pid : undefined, url, application)),
   );
-  return all.reduce((sum, one) => sum + one, 0);
+  return new Map(all.flatMap((one) => [...one]));
 }
 
 /** Measures one case on all ways in turn, because the machine may be shared. */
@@ -168,11 +168,11 @@ async function measureCase(
     const way = ways[name];
     const requests = serviceRequests(
       rig,
-      sample(rig, bench, 2000, () => pick(...way.schools)),
+      sample(rig, bench, 2000, () => pick(way.schools)),
     );
     const before = await cpuSeconds(way);
     const measured = await load.ask<Measured>({ url: way.url, requests, connections, ...length } satisfies Load);
-    const cpu = (((await cpuSeconds(way)) - before) / measured.answers) * 1e6;
+    const cpu = (cpuSecondsBetween(before, await cpuSeconds(way)) / measured.answers) * 1e6;
     for (const { url, schools } of nodes) await undo(url, bench, schools, rig.students);
     return { measured, cpu };
   };
@@ -181,7 +181,7 @@ async function measureCase(
     for (const name of names) {
       const { measured, cpu } = await run(name, { seconds });
       results[name].measured.push(measured);
-      results[name].cpuMicroseconds.push(cpu);
+      if (!Number.isNaN(cpu)) results[name].cpuMicroseconds.push(cpu);
     }
   return results;
 }

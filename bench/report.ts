@@ -4,14 +4,14 @@ import { type Fairness, slowdown } from './fairness.ts';
 import type { CaseResult, Rounds, System } from './measure.ts';
 import { type Measured, median } from './statistics.ts';
 
-/** A single figure with its goal. */
+/** A single figure with its aim. */
 export interface Figure {
   label: string;
   measured: number;
   unit: string;
   /** The baseline, if it was measured. */
   baseline?: number;
-  /** The goal, if there is one. */
+  /** The aim, if there is one: less than this. */
   below?: number;
 }
 
@@ -31,7 +31,7 @@ export interface Report {
   figures: Figure[];
 }
 
-/** The p99 to stay below for the first request of a connection to a school. */
+/** The aim for the p99 of the first request of a connection to a school. */
 const firstRequestAimMs = 25;
 /** The most that a busy school may slow down other schools, as a factor. */
 const slowdownAim = 2;
@@ -181,7 +181,7 @@ function fairnessText({ capacity, loads }: Fairness): string {
 
 const figuresTable = (figures: Figure[]) =>
   table([
-    ['measurement', 'result', 'baseline', 'goal'],
+    ['measurement', 'result', 'baseline', 'aim'],
     ...figures.map(({ label, measured, unit, baseline, below }) => [
       label,
       `${String(Number(measured.toPrecision(3)))} ${unit}`,

@@ -16,14 +16,13 @@ import { plot } from './plot.ts';
 import { machine, table, verdict } from './report.ts';
 import { commit, count, listOf, note, runBenchmark } from './run.ts';
 import { startApi } from './service.ts';
-import { type Measured, median, pick } from './statistics.ts';
+import { type Measured, median, pick, skewedPick } from './statistics.ts';
 import { type BackendMemory, backendMemory } from './usage.ts';
 
 // `npm run bench:scale`: the same load on one database with more and more schools. The schools stay in .bench-scale, so
 // that a run that was stopped continues where it was.
 
 const folder = resolve(import.meta.dirname, '../.bench-scale');
-const resultsFile = join(folder, 'results.json');
 const image = resolve(import.meta.dirname, '../docs/images/scale.svg');
 
 const options = new Command('bench:scale')
@@ -35,6 +34,7 @@ const options = new Command('bench:scale')
   .option('--fresh', 'start over with an empty database')
   .parse()
   .opts<{ only?: number[]; students: number; seconds: number; connections: number; fresh?: boolean }>();
+const resultsFile = join(folder, `results-${options.students}.json`);
 
 /** The results for one number of schools. */
 interface Result {
@@ -116,8 +116,7 @@ async function measureSize(server: EmbeddedServer, name: string, schools: number
   atEnd(() => load.stop());
   const rig: Rig = { database, students: options.students, service, load, tokens: tokens([secret]), connections };
 
-  const busy = database.schools.slice(0, Math.ceil(schools / 100));
-  const skewed = () => (Math.random() < 0.5 ? pick(...busy) : pick(...database.schools));
+  const skewed = skewedPick(database.schools);
   const run = async (
     name: 'get' | 'list',
     pickSchool: () => School,
@@ -130,7 +129,7 @@ async function measureSize(server: EmbeddedServer, name: string, schools: number
   };
   note(`${schools} schools: warming up ...`);
   for (const name of ['get', 'list'] as const)
-    await run(name, () => pick(...database.schools), { amount: schools * connections });
+    await run(name, () => pick(database.schools), { amount: schools * connections });
   note(`${schools} schools: get and list ...`);
   const get = await run('get', skewed, { seconds });
   const list = await run('list', skewed, { seconds });
@@ -158,7 +157,7 @@ async function measureSize(server: EmbeddedServer, name: string, schools: number
   };
 }
 
-/** The goals at every size, between the smallest and the largest, and for 1,000 schools. */
+/** The aims at every size, between the smallest and the largest, and for 1,000 schools. */
 function aims(results: Result[]): string {
   const [first] = results;
   const last = results.at(-1);

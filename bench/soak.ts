@@ -14,7 +14,7 @@ import { plot } from './plot.ts';
 import { machine, table, verdict } from './report.ts';
 import { commit, count, note, runBenchmark } from './run.ts';
 import { startApi, startWorker } from './service.ts';
-import { median, pick, quantile } from './statistics.ts';
+import { median, pick, quantile, skewedPick } from './statistics.ts';
 import { sendSteadily, timedRequest } from './steady.ts';
 import { type BackendMemory, backendMemory, usage } from './usage.ts';
 
@@ -174,18 +174,16 @@ await runBenchmark(async (atEnd) => {
 
   note(`opening ${streams} streams ...`);
   const closers = await Promise.all(
-    Array.from({ length: streams }, () => openStream(service.url, tokenFor(pick(...schools)))),
+    Array.from({ length: streams }, () => openStream(service.url, tokenFor(pick(schools)))),
   );
   const failures = new Map<string, number>();
   const fail = (label: string) => failures.set(label, (failures.get(label) ?? 0) + 1);
   const upTo = (limit: number) => 1 + Math.floor(Math.random() * limit);
-  // One school in a hundred, and at least one, makes half of the load.
-  const busy = schools.slice(0, Math.ceil(wanted / 100));
-  const pickSchool = (): School => (Math.random() < 0.5 ? pick(...busy) : pick(...schools));
+  const pickSchool = skewedPick(schools);
 
   async function sendOne(): Promise<number> {
     const school = pickSchool();
-    const bench = pick(...lots);
+    const bench = pick(lots);
     const subject = { tenantId: school.id, student: upTo(students), classId: upTo(24), user: upTo(20), students };
     const { path, body } = bench.request(subject);
     try {

@@ -30,8 +30,14 @@ export async function timed(work: () => Promise<unknown>): Promise<number> {
 }
 
 /** Picks a random element. */
-export function pick<T>(...values: readonly T[]): T {
+export function pick<T>(values: readonly T[]): T {
   const value = values[Math.floor(Math.random() * values.length)];
   if (value === undefined) throw new Error('There is nothing to pick from.');
   return value;
+}
+
+/** A function that picks random elements: every second time one of the first hundredth of them, at least one. */
+export function skewedPick<T>(values: readonly T[]): () => T {
+  const frequent = values.slice(0, Math.ceil(values.length / 100));
+  return () => pick(Math.random() < 0.5 ? frequent : values);
 }

@@ -17,6 +17,16 @@ export async function privateMemoryMb(pid: number): Promise<number> {
   return Number(/^Pss_Anon:\s+(\d+) kB/m.exec(rollup)?.[1] ?? NaN) / 1024;
 }
 
+async function backendPids(databaseUrl: string, applicationName: string): Promise<number[]> {
+  const { rows } = await withOwner(databaseUrl, (owner) =>
+    owner.query<{ pid: number }>(
+      'select pid from pg_stat_activity where datname = current_database() and application_name = $1',
+      [applicationName],
+    ),
+  );
+  return rows.map(({ pid }) => pid);
+}
+
 /** Private memory of the database connections of an application. */
 export interface BackendMemory {
   count: number;
@@ -26,33 +36,27 @@ export interface BackendMemory {
 
 /** Measures the private memory of the database connections with an application name. */
 export async function backendMemory(databaseUrl: string, applicationName: string): Promise<BackendMemory> {
-  const { rows } = await withOwner(databaseUrl, (owner) =>
-    owner.query<{ pid: number }>(
-      'select pid from pg_stat_activity where datname = current_database() and application_name = $1',
-      [applicationName],
-    ),
-  );
+  const pids = await backendPids(databaseUrl, applicationName);
   // A backend may have ended meanwhile.
-  const memory = (await Promise.all(rows.map(({ pid }) => privateMemoryMb(pid)))).filter((one) => !Number.isNaN(one));
-  return { count: rows.length, sumMb: memory.reduce((sum, one) => sum + one, 0), maxMb: Math.max(0, ...memory) };
+  const memory = (await Promise.all(pids.map(privateMemoryMb))).filter((one) => !Number.isNaN(one));
+  return { count: pids.length, sumMb: memory.reduce((sum, one) => sum + one, 0), maxMb: Math.max(0, ...memory) };
 }
 
-/**
- * CPU time so far of a server process, if one is given, and of database connections, in seconds. Other than throughput, a difference
- * of two does not contain the work of the load generator.
- */
+/** CPU time so far of processes, in seconds. Unlike throughput, it does not contain the work of the load generator. */
+export type CpuSeconds = ReadonlyMap<number, number>;
+
+/** Reads the CPU time of a server process, if one is given, and of the database connections of an application. */
 export async function serverCpuSeconds(
   pid: number | undefined,
   databaseUrl: string,
   applicationName: string,
-): Promise<number> {
-  const { rows } = await withOwner(databaseUrl, (owner) =>
-    owner.query<{ pid: number }>(
-      'select pid from pg_stat_activity where datname = current_database() and application_name = $1',
-      [applicationName],
-    ),
-  );
-  const pids = [...(pid === undefined ? [] : [pid]), ...rows.map((row) => row.pid)];
-  const all = await Promise.all(pids.map(usage));
-  return all.reduce((sum, { cpuSeconds }) => sum + cpuSeconds, 0);
+): Promise<CpuSeconds> {
+  const pids = [...(pid === undefined ? [] : [pid]), ...(await backendPids(databaseUrl, applicationName))];
+  return new Map(await Promise.all(pids.map(async (one) => [one, (await usage(one)).cpuSeconds] as const)));
+}
+
+/** The CPU time between two readings. NaN if a process has ended meanwhile, whose last work is unknown. */
+export function cpuSecondsBetween(before: CpuSeconds, after: CpuSeconds): number {
+  if ([...before.keys()].some((pid) => !after.has(pid))) return NaN;
+  return [...after].reduce((sum, [pid, seconds]) => sum + seconds - (before.get(pid) ?? 0), 0);
 }

@@ -144,7 +144,7 @@ begin
   return core.run_prepared($statement$
     select to_json(exists (
       select from core.class_staff() s
-      where s.class_id = (select core.request() ->> 'class_id')::bigint
+      where s.class_id = (select core.parameters() ->> 'class_id')::bigint
         and s.teacher_id = (select api.current_teacher_id())))
   $statement$, jsonb_build_object('class_id', p_class_id))::text::boolean;
 end $$;
@@ -156,7 +156,7 @@ create function api.attendance_require_markable(
 declare
   v_class json := core.run_prepared($statement$
     select row_to_json(c)
-    from jsonb_to_record((select core.request())) r (class_id bigint, date date)
+    from jsonb_to_record((select core.parameters())) r (class_id bigint, date date)
     cross join lateral api.class_to_mark(r.class_id, r.date) c
   $statement$, jsonb_build_object('class_id', p_class_id, 'date', p_date));
 begin
@@ -193,7 +193,7 @@ begin
       order by refused.position)
     from (
       select input.position, a.student_id, a.date, api.class_name(c.name, c.section) as class_name
-      from jsonb_to_record((select core.request())) r (class_id bigint, date date, records jsonb)
+      from jsonb_to_record((select core.parameters())) r (class_id bigint, date date, records jsonb)
       cross join jsonb_array_elements(r.records) with ordinality input (mark, position)
       join attendance a
         on a.student_id = (input.mark ->> 'student_id')::bigint and a.date = r.date and a.class_id <> r.class_id
@@ -215,7 +215,7 @@ begin
   return core.run_prepared($statement$
     with request as materialized (
       select r.*
-      from jsonb_to_record((select core.request())) r (
+      from jsonb_to_record((select core.parameters())) r (
         class_id bigint, date date, marked_by_name text, marked_at timestamptz)
     ), input as materialized (
       select g.n, g.student_id, g.status,
@@ -226,7 +226,7 @@ begin
             and (e.status = 'active' or (select date from request) between e.starts_on and e.ends_on)
         ) as belongs_to_class
       from rows from (
-        jsonb_to_recordset((select core.request() -> 'records')) as (student_id bigint, status text)
+        jsonb_to_recordset((select core.parameters() -> 'records')) as (student_id bigint, status text)
       ) with ordinality g (student_id, status, n)
     ), written as (
       insert into attendance as a (student_id, class_id, date, status, marked_by, marked_by_name, marked_at)
@@ -298,7 +298,7 @@ begin
   if v_day.holiday_name is not null then
     if core.run_prepared($statement$
       select to_json(exists (
-        select from jsonb_to_record((select core.request())) r (class_id bigint, date date, records jsonb)
+        select from jsonb_to_record((select core.parameters())) r (class_id bigint, date date, records jsonb)
         cross join jsonb_to_recordset(r.records) m (student_id bigint)
         where not exists (
           select from attendance a
@@ -349,14 +349,14 @@ declare
   v_students_by_status json := core.run_prepared($statement$
     with day as materialized (
       select api.class_name(c.name, c.section) as class_name, core.written_day(r.date) as date
-      from jsonb_to_record((select core.request())) r (class_id bigint, date date)
+      from jsonb_to_record((select core.parameters())) r (class_id bigint, date date)
       join class c on c.id = r.class_id
     )
     select json_object_agg(status, students)
     from (
       select m.status, json_agg(json_build_object(
           'student_id', m.student_id, 'class_name', day.class_name, 'date', day.date) order by m.student_id) as students
-      from jsonb_to_recordset((select core.request() -> 'marks')) m (id bigint, student_id bigint, status text)
+      from jsonb_to_recordset((select core.parameters() -> 'marks')) m (id bigint, student_id bigint, status text)
       cross join day
       where not exists (
         select from attendance_correction x where x.attendance_id = m.id and x.status = m.status)
@@ -424,7 +424,7 @@ begin
   else
     v_answer := core.record_page('attendance', p || jsonb_build_object('date', v_date), p_source => $source$
       api.attendance_sheet(
-        ((select core.request()) ->> 'class_id')::bigint, ((select core.request()) ->> 'date')::date) m
+        ((select core.parameters()) ->> 'class_id')::bigint, ((select core.parameters()) ->> 'date')::date) m
       left join student s on s.id = m.student_id
       left join class c on c.id = m.class_id
     $source$);

@@ -132,8 +132,8 @@ begin
   update invoice set issued_at = now(), invoice_number = v_number where id = p_id;
 end $$;
 comment on function api.invoice_issue is
-  'Issues an invoice with the next number of the year. Must be the last step of a transaction: the counter stays '
-  'locked until its end, and a rollback releases the number.';
+  'Issues an invoice with the next number of the year. The counter stays locked until the end of the '
+  'transaction (api.number_next), and a rollback releases the number.';
 
 create function api.invoices_create(p jsonb) returns json language plpgsql as $$
 declare

@@ -309,7 +309,7 @@ begin
       recipient.value || jsonb_build_object('variables',
         requested.value - 'student_id' || jsonb_build_object('student_name', s.first_name || ' ' || s.last_name))
       order by requested.n)
-    from jsonb_array_elements(core.request()) with ordinality requested (value, n)
+    from jsonb_array_elements(core.parameters()) with ordinality requested (value, n)
     join student s on s.id = (requested.value ->> 'student_id')::bigint
     left join user_account u on u.id = s.user_id and u.is_active and u.deleted_at is null
     cross join lateral (

@@ -74,14 +74,15 @@ create function api.number_next(p_series text) returns text language plpgsql as 
 begin
   return core.run_prepared($statement$
     insert into counter as c (name, value)
-      select (core.request() #>> '{}') || to_char(core.today(), '-YYYY'), 1
+      select (core.parameters() #>> '{}') || to_char(core.today(), '-YYYY'), 1
       on conflict (name) do update set value = c.value + 1
       returning to_json(name || '-' || lpad(value::text, greatest(6, length(value::text)), '0'))
   $statement$, to_jsonb(p_series)) #>> '{}';
 end $$;
 comment on function api.number_next is
   'The next number of a series of this school in the current year, without gaps: RCT-2026-000001. Locks the counter '
-  'until the transaction ends, so it should be the last step.';
+  'until the transaction ends, so other transactions of the school that draw a number wait from here on. Call it as '
+  'late as possible: after the locks on bills, and before those on the recipients of notifications.';
 
 -- The lock makes concurrent payments wait, so that each is checked against the balance that the other left.
 create function api.lock_bill(p_table text, p_id bigint) returns json language plpgsql as $$
@@ -94,7 +95,7 @@ begin
         api.currency() as currency,
         (select u.first_name || ' ' || u.last_name from user_account u where u.id = core.user_id()) as user_name
       from %I b
-      where b.id = (select core.request() ->> 'id')::bigint
+      where b.id = (select core.parameters() ->> 'id')::bigint
       for no key update of b
     ) bill
   $statement$, p_table), jsonb_build_object('id', p_id));
@@ -131,7 +132,7 @@ begin
         recorded_by, recorded_by_name, receipt_number)
       select student_id, student_fee_id, invoice_id, amount, payment_date, payment_method, reference_number, notes,
         core.user_id(), user_name, receipt_number
-      from jsonb_to_record((select core.request())) r (
+      from jsonb_to_record((select core.parameters())) r (
         student_id bigint, student_fee_id bigint, invoice_id bigint, amount numeric, payment_date date,
         payment_method text, reference_number text, notes text, user_name text, receipt_number text)
       returning to_json(id)
@@ -148,9 +149,9 @@ begin
   return v_payment;
 end $$;
 comment on function api.record_payment is
-  'Records and returns a payment of a student fee or an invoice (p_kind), and notifies the student. {amount, '
-  'payment_method or method}, optional {payment_date, reference_number, notes}. Raises invalid_reference for an '
-  'unknown fee or invoice, validation_error for a future date, invalid_state for a waived fee, a void invoice or a '
+  'Records and returns a payment of a student fee or an invoice (p_kind), and notifies the student and the parent. '
+  '{amount, payment_method or method}, optional {payment_date, reference_number, notes}. Raises invalid_reference for '
+  'an unknown fee or invoice, validation_error for a future date, invalid_state for a waived fee, a void invoice or a '
   'draft, conflict for an amount above the balance.';
 
 create function api.payments_export(p jsonb) returns json language plpgsql stable as $$
@@ -195,9 +196,12 @@ begin
   elsif v_payment.reversal_of is not null then
     perform core.fail('conflict', 'A reversal cannot be reversed. Record the payment again instead.');
   end if;
-  -- record_payment takes the same locks, so payments and reversals of one bill run one after the other.
-  perform from student_fee where id = v_payment.student_fee_id for no key update;
-  perform from invoice where id = v_payment.invoice_id for no key update;
+  -- record_payment takes the same lock, so payments and reversals of one bill run one after the other.
+  if v_payment.invoice_id is null then
+    perform api.lock_bill('student_fee', v_payment.student_fee_id);
+  else
+    perform api.lock_bill('invoice', v_payment.invoice_id);
+  end if;
   if exists (select from payment where reversal_of = v_id) then
     perform core.fail('conflict', 'This payment has already been reversed.');
   end if;

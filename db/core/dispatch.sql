@@ -112,7 +112,7 @@ begin
   end if;
 
   if o.access = 'tenant' and not p_context ? 'api_key' then
-    -- As nearly all requests.
+    -- Nearly all requests take this branch.
     select * into v_caller from platform.session where id = p_session_id and revoked_at is null and expires_at > now();
     if v_caller.tenant_id is null or v_caller.impersonator_id is not null then
       perform core.check_session(v_caller, o.access, p_context);
@@ -216,8 +216,8 @@ begin
         perform core.fail('forbidden', format('This needs the permission %s.', o.permission));
       end if;
     end if;
-    -- Not a column of core.operation: while another release is installed, a request continues here with the columns
-    -- that the table has there.
+    -- Computed here and not stored as a column: while another release is installed, a running request can call this
+    -- function with the other release's table, which may lack the column.
     if o.role is not null or o.feature is not null or o.needs_setup or o.needs_subscription
         or (o.writes and o.access = 'tenant' and not o.works_when_cancelled) then
       if o.role is not null and not coalesce(o.role = any (v_caller.roles), false) then
@@ -280,7 +280,8 @@ begin
     set_config('app.picture_key', coalesce(p_context ->> 'picture_key', ''), true),
     -- The rest, which few operations read (core.context_value).
     set_config('app.context', p_context::text, true);
-  -- Read only with an impersonator, and only without a session: core.impersonator, core.permissions.
+  -- core.impersonator reads this setting only during an impersonation, and core.permissions the next two only without a
+  -- session. So they are written only then.
   if v_caller.impersonator_id is not null then
     perform set_config('app.impersonator_email', v_caller.impersonator_email, true);
   end if;
@@ -312,7 +313,7 @@ comment on function core.admit is
 -- It is not security definer, because such a function cannot change the role. The role lasts until the transaction
 -- ends. The tables of the school are in the search_path only while something needs them, because Postgres plans every
 -- statement and condition again when the search_path is another than the last time. The functions that get
--- p_search_path set it, and their heads restore it.
+-- p_search_path set it, and their clause `set search_path` restores it.
 create function core.call(
   p_operation text, p_session_id bigint, p jsonb, p_context jsonb, p_content bytea default null,
   out answer text, out content bytea, out version text, out id bigint)
@@ -355,8 +356,7 @@ begin
   end if;
 end $$;
 comment on function core.call is
-  'Runs one operation for one request: admits it, switches to the role and the schema of the school, and calls '
-  'api.<operation>(p).';
+  'Runs one operation for one request: admits it, switches to the role of requests, and calls api.<operation>(p).';
 
 create function core.run_write(p_search_path text, o core.operation, p jsonb, p_context jsonb, p_content bytea)
   returns json language plpgsql set search_path = pg_catalog, pg_temp as $$

@@ -21,7 +21,7 @@ begin
   if core.run_prepared($statement$
     insert into idempotency_key as k (user_id, key, operation, request_hash)
       select core.user_id(), r.key, r.operation, r.request_hash
-      from jsonb_to_record((select core.request())) r (key text, operation text, request_hash text)
+      from jsonb_to_record((select core.parameters())) r (key text, operation text, request_hash text)
       on conflict (user_id, key) do update
         set operation = excluded.operation, request_hash = excluded.request_hash, answer = null, created_at = now()
         where k.created_at < now() - core.idempotency_key_lifetime()
@@ -31,7 +31,7 @@ begin
   end if;
   v_earlier := core.run_prepared($statement$
     select json_build_object('operation', operation, 'request_hash', request_hash, 'answer', answer)
-    from idempotency_key where user_id = core.user_id() and key = (select core.request() ->> 'key')
+    from idempotency_key where user_id = core.user_id() and key = (select core.parameters() ->> 'key')
   $statement$, v_request);
   if v_earlier ->> 'operation' <> p_operation or v_earlier ->> 'request_hash' <> p_request_hash then
     perform core.fail('idempotency_key_reused', 'This Idempotency-Key was already used for a different request.');
@@ -46,8 +46,8 @@ comment on function core.claim_idempotency_key is
 create function core.keep_idempotent_answer(p_key text, p_answer json) returns void language plpgsql as $$
 begin
   perform core.run_prepared($statement$
-    update idempotency_key set answer = (select core.request() ->> 'answer')::json
-    where user_id = core.user_id() and key = (select core.request() ->> 'key')
+    update idempotency_key set answer = (select core.parameters() ->> 'answer')::json
+    where user_id = core.user_id() and key = (select core.parameters() ->> 'key')
     returning to_json(true)
   $statement$, jsonb_build_object('key', p_key, 'answer', p_answer::text));
 end $$;

@@ -102,21 +102,35 @@ comment on function core.lock_notification_recipients is
 -- long as running. Their parameters contain the words and the recipients, but not the rendered texts, of which 10,000
 -- recipients can have 100 MB. No row that is sorted or read repeatedly contains all recipients, because Postgres would
 -- copy them for each row.
+-- Postgres replaces a call by its text, so it costs nothing.
+create function core.reachable_recipients(p_recipients jsonb)
+  returns table (
+    recipient_number bigint, user_id bigint, email text, first_name text, last_name text, name text, variables jsonb)
+  language sql stable as $$
+  select r.n, u.id, coalesce(u.email, nullif(lower(trim(r.email)), '')), u.first_name, u.last_name, r.name, r.variables
+  from rows from (
+    jsonb_to_recordset(p_recipients) as (user_id bigint, email text, name text, variables jsonb)
+  ) with ordinality r (user_id, email, name, variables, n)
+  left join user_account u on u.id = r.user_id and u.is_active and u.deleted_at is null
+  where u.id is not null or r.user_id is null
+$$;
+comment on function core.reachable_recipients is
+  'The recipients of a mailing (as in core.notify_all) without users who cannot log in: the user or null, the address '
+  'of the user or the given one, the names of the user, and what was given.';
+
 create function core.recipients_to_lock(p_mailings jsonb) returns text[] language plpgsql as $$
 declare
   v_names json := core.run_prepared($statement$
-    select json_agg(distinct name)
+    select json_agg(distinct reached)
     from (
       select m.value -> 'recipients' as recipients, m.value -> 'words' ?| '{in_app,push}' as reaches_users,
         m.value -> 'words' ? 'email' as reaches_addresses
-      from jsonb_array_elements((select core.request())) m (value)
+      from jsonb_array_elements((select core.parameters())) m (value)
     ) mailing
-    cross join jsonb_to_recordset(mailing.recipients) r (user_id bigint, email text)
-    left join user_account u on u.id = r.user_id and u.is_active and u.deleted_at is null
+    cross join core.reachable_recipients(mailing.recipients) r
     cross join unnest(array[
-      case when reaches_users then u.id::text end,
-      case when reaches_addresses then coalesce(u.email, nullif(lower(trim(r.email)), '')) end]) name
-    where name is not null and (u.id is not null or r.user_id is null)
+      case when reaches_users then r.user_id::text end, case when reaches_addresses then r.email end]) reached
+    where reached is not null
   $statement$, p_mailings);
 begin
   return array(select json_array_elements_text(v_names));
@@ -125,18 +139,20 @@ comment on function core.recipients_to_lock is
   'The users and addresses that mailings (as in core.send_mailings) can reach, for core.lock_notification_recipients.';
 
 create function core.store_mailings(
-    p_mailings jsonb, p_action_url text, p_school text, p_setting platform.notification_setting, p_today timestamptz)
+    p_mailings jsonb, p_action_url text, p_school text, p_setting platform.notification_setting,
+    p_day_began_at timestamptz)
   returns json language plpgsql as $$
 begin
   return core.run_prepared($statement$
     with request as materialized (
       select r.*
-      from jsonb_to_record((select core.request())) r (
-        action_url text, school text, push_limit integer, email_limit integer, today timestamptz, now timestamptz)
+      from jsonb_to_record((select core.parameters())) r (
+        action_url text, school text, push_limit integer, email_limit integer, day_began_at timestamptz,
+        now timestamptz)
     ), mailing as materialized (
       select m.n as mailing_number, m.value ->> 'type' as type, m.value -> 'words' as words,
         m.value -> 'recipients' as recipients
-      from jsonb_array_elements((select core.request() -> 'mailings')) with ordinality m (value, n)
+      from jsonb_array_elements((select core.parameters() -> 'mailings')) with ordinality m (value, n)
     ), template as materialized (
       -- Channels with the same text are rendered once.
       select
@@ -154,28 +170,24 @@ begin
       select
         row_number() over in_order as recipient_number,
         -- The number of the notification of the recipient, among all of them.
-        case when m.words ? 'in_app' and u.id is not null then
-          count(*) filter (where m.words ? 'in_app' and u.id is not null) over (in_order rows unbounded preceding)
+        case when m.words ? 'in_app' and r.user_id is not null then
+          count(*) filter (where m.words ? 'in_app' and r.user_id is not null) over (in_order rows unbounded preceding)
         end as notification_number,
         m.mailing_number,
         m.type,
-        u.id as user_id,
-        coalesce(u.email, nullif(lower(trim(r.email)), '')) as email,
-        coalesce(u.first_name || ' ' || u.last_name, r.name, '') as name,
+        r.user_id,
+        r.email,
+        coalesce(r.first_name || ' ' || r.last_name, r.name, '') as name,
         jsonb_build_object(
-          'first_name', coalesce(u.first_name, r.name),
-          'last_name', u.last_name,
-          'name', coalesce(u.first_name || ' ' || u.last_name, r.name),
+          'first_name', coalesce(r.first_name, r.name),
+          'last_name', r.last_name,
+          'name', coalesce(r.first_name || ' ' || r.last_name, r.name),
           'school_name', (select school from request)
         ) || coalesce(r.variables, '{}') as variables
       from mailing m
-      cross join rows from (
-        jsonb_to_recordset(m.recipients) as (user_id bigint, email text, name text, variables jsonb)
-      ) with ordinality r (user_id, email, name, variables, n)
-      left join user_account u on u.id = r.user_id and u.is_active and u.deleted_at is null
-      where u.id is not null or r.user_id is null
+      cross join core.reachable_recipients(m.recipients) r
       -- Users come first.
-      window in_order as (order by u.id is null, m.mailing_number, r.n)
+      window in_order as (order by r.user_id is null, m.mailing_number, r.recipient_number)
     ), rendered as materialized (
       select
         r.recipient_number, r.notification_number, r.type, r.user_id, r.email, r.name, t.channels,
@@ -212,7 +224,7 @@ begin
         row_number() over (partition by t.device_id order by t.recipient_number)
           + case when r.push_limit is not null then (
               select count(*) from notification_delivery d
-              where d.device_id = t.device_id and d.created_at >= r.today and d.status <> 'dropped'
+              where d.device_id = t.device_id and d.created_at >= r.day_began_at and d.status <> 'dropped'
             ) end as number_today
       from target t cross join request r
       union all
@@ -224,7 +236,7 @@ begin
         row_number() over (partition by m.email order by m.recipient_number)
           + case when r.email_limit is not null then (
               select count(*) from notification_delivery d
-              where d.address = m.email and d.created_at >= r.today and d.status <> 'dropped'
+              where d.address = m.email and d.created_at >= r.day_began_at and d.status <> 'dropped'
             ) end
       from rendered m cross join request r
       where 'email' = any (m.channels) and m.email is not null
@@ -267,7 +279,7 @@ begin
   $statement$, jsonb_build_object(
     'mailings', p_mailings, 'action_url', p_action_url, 'school', p_school,
     'push_limit', p_setting.push_per_user_per_day, 'email_limit', p_setting.emails_per_user_per_day,
-    'today', p_today, 'now', clock_timestamp()));
+    'day_began_at', p_day_began_at, 'now', clock_timestamp()));
 end $$;
 comment on function core.store_mailings is
   'Renders the words of mailings (as in core.send_mailings) for each recipient, and stores a notification for each '
@@ -300,12 +312,8 @@ declare
   v_mailings jsonb;
   v_stored json;
 begin
-  select s as setting, t.name as school, t.time_zone, date_trunc('day', now(), t.time_zone) as today
-    into strict v_tenant
-    from platform.notification_setting s
-    cross join platform.tenant t
-    where t.id = core.tenant_id();
-  v_setting := v_tenant.setting;
+  select * into strict v_setting from platform.notification_setting;
+  select name, time_zone into strict v_tenant from platform.tenant where id = core.tenant_id();
   select jsonb_agg(
       m || jsonb_build_object('words', (m -> 'words')
         - array_remove(array[
@@ -318,7 +326,7 @@ begin
   -- Locked from before the ids are drawn until the commit. A client that reads what comes after an id misses nothing,
   -- since the ids of a user are in commit order.
   perform core.lock_notification_recipients(core.recipients_to_lock(v_mailings));
-  v_stored := core.store_mailings(v_mailings, p_action_url, v_tenant.school, v_setting, v_tenant.today);
+  v_stored := core.store_mailings(v_mailings, p_action_url, v_tenant.name, v_setting, core.day_begins(core.today()));
   if v_stored ->> 'jobs' is not null then
     perform core.enqueue_all(
       'deliver',
@@ -371,7 +379,7 @@ begin
       left join platform.notification_template operator_text
         on operator_text.key = e.key and operator_text.channel = chosen.channel and operator_text.is_active
       left join notification_template school_text on lower(school_text.name) = e.key
-      where e.key = any (array(select jsonb_array_elements_text(core.request())))
+      where e.key = any (array(select jsonb_array_elements_text(core.parameters())))
         and coalesce(decided.is_enabled, true)
       group by e.key
     ) enabled

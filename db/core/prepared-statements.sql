@@ -7,7 +7,8 @@ create function core.max_prepared_statements() returns integer language sql stab
   return coalesce(nullif(current_setting('app.max_prepared_statements', true), '')::integer, 500);
 comment on function core.max_prepared_statements is
   'The approximate number of prepared statements that one connection keeps, of 80 to 330 kB each. A superuser can '
-  'change it with alter database ... set app.max_prepared_statements.';
+  'change it with alter database ... set app.max_prepared_statements. The API estimates the memory of its connections '
+  'with the default, so with more statements they can become larger than DATABASE_CONNECTION_MB.';
 
 create function core.backend_memory_mb() returns double precision
   language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
@@ -20,31 +21,34 @@ comment on function core.backend_memory_mb is
   'The memory of this connection in MB: its plans and its copy of the catalog. Takes some milliseconds. Null if the '
   'owner may not know it (pg_read_all_stats). Security definer, because the API is not a member of that role.';
 
-create function core.request() returns jsonb language sql stable
-  return current_setting('app.request')::jsonb;
-comment on function core.request is
-  'The parameters of the statement that core.run_prepared runs. Statements call it as (select core.request()), so that '
-  'it is evaluated once and not for each row.';
+create function core.parameters() returns jsonb language sql stable
+  return current_setting('app.parameters')::jsonb;
+comment on function core.parameters is
+  'The parameters of the statement that core.run_prepared runs. Statements call it as (select core.parameters()), so '
+  'that it is evaluated once and not for each row.';
 
--- p_statement returns one json value, and reads its parameters p by core.request(). It must come from a definition,
--- never from a request. `execute` takes no parameters inside a function, and literals would appear in the log of the
--- server.
+-- p_statement returns one json value, and reads its parameters p by core.parameters(). It must come from a definition,
+-- never from a request. The parameters are a setting: Postgres parses and plans the arguments of the command EXECUTE at
+-- each call, they cannot refer to variables of a function, and as literals they would appear in the log of the server.
 -- Postgres plans even the smallest expression of a function again when the search path is another than the last time.
 -- So the path here is constant, and the expression that returns the statement to execute sets that of the school.
 -- Nothing is evaluated after it in the same function.
 -- Only running a statement shows cheaply whether it exists: pg_prepared_statements copies the text of each, and a
 -- setting would be rolled back with the transaction, but the statement would stay.
+-- A read takes the short way: it runs the statement and catches the error if it does not exist. Since nothing is
+-- evaluated after the statement, this way cannot restore app.parameters. So only the first statement of a transaction
+-- takes it; a later one can be inside another, which still needs its own parameters.
 create function core.run_prepared(p_statement text, p jsonb, p_name text default null) returns json
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_search_path text := core.search_path_of(core.tenant_id());
   v_name text := 'school_' || coalesce(current_setting('app.tenant_id', true), '') || '_'
     || coalesce(p_name, md5(p_statement));
-  v_outer_request text := current_setting('app.request', true);
-  v_request text := set_config('app.request', p::text, true);
+  v_outer_parameters text := current_setting('app.parameters', true);
+  v_parameters text := set_config('app.parameters', p::text, true);
   v_answer json;
 begin
-  if current_setting('transaction_read_only') = 'on' and coalesce(v_outer_request, '') = '' then
+  if current_setting('transaction_read_only') = 'on' and coalesce(v_outer_parameters, '') = '' then
     begin
       execute case when set_config('search_path', v_search_path, true) <> '' then 'execute ' || v_name end
         into v_answer;
@@ -53,9 +57,9 @@ begin
       null;
     end;
   end if;
-  v_answer := core.run_named(p_statement, v_search_path, v_name);
+  v_answer := core.run_prepared_in_write(p_statement, v_search_path, v_name);
   -- A statement can call a function that runs another one.
-  v_request := set_config('app.request', v_outer_request, true);
+  v_parameters := set_config('app.parameters', v_outer_parameters, true);
   return v_answer;
 end $$;
 comment on function core.run_prepared is
@@ -63,10 +67,10 @@ comment on function core.run_prepared is
   'value. Each connection keeps its plan for each school. p_name identifies the statement if it is known before its '
   'text; without p_statement, the result is null if the connection does not have it.';
 
--- Rows that a subtransaction locks and changes need a multixact. So an empty companion, `<name>_exists`, runs in the
--- subtransaction instead of the statement. The companion is prepared last and deallocated first, so it never exists
--- without its statement.
-create function core.run_named(p_statement text, p_search_path text, p_name text) returns json
+-- A row that is locked in a subtransaction and changed outside it needs a multixact. So the statement itself must not
+-- run in the exception block. An empty companion, `<name>_exists`, runs there instead, to show whether the statement
+-- exists. The companion is prepared last and deallocated first, so it never exists without its statement.
+create function core.run_prepared_in_write(p_statement text, p_search_path text, p_name text) returns json
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_answer json;
@@ -82,23 +86,23 @@ begin
   execute case when set_config('search_path', p_search_path, true) <> '' then 'execute ' || p_name end into v_answer;
   return v_answer;
 end $$;
-comment on function core.run_named is
+comment on function core.run_prepared_in_write is
   'Runs the statement with this name in a transaction that may write, and prepares it before if the connection does '
   'not have it; null if it would have to, but has no text. Only for core.run_prepared.';
 
-create function core.run_planned(p_statement text, p jsonb) returns json
+create function core.run_unprepared(p_statement text, p jsonb) returns json
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_search_path text := core.search_path_of(core.tenant_id());
-  v_outer_request text := current_setting('app.request', true);
-  v_request text := set_config('app.request', p::text, true);
+  v_outer_parameters text := current_setting('app.parameters', true);
+  v_parameters text := set_config('app.parameters', p::text, true);
   v_answer json;
 begin
   execute case when set_config('search_path', v_search_path, true) <> '' then p_statement end into v_answer;
-  perform set_config('app.request', v_outer_request, true);
+  perform set_config('app.parameters', v_outer_parameters, true);
   return v_answer;
 end $$;
-comment on function core.run_planned is
+comment on function core.run_unprepared is
   'The same as core.run_prepared for a statement whose best plan depends on the values in its text: it is planned each '
   'time.';
 
@@ -107,7 +111,7 @@ comment on function core.run_planned is
 create function core.prepare(p_search_path text, p_name text, p_statement text) returns void
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
-  perform core.deallocate_unused();
+  perform core.evict_prepared_statements();
   begin
     perform set_config('search_path', p_search_path, true);
     execute format('prepare %I as %s', p_name, p_statement);
@@ -126,7 +130,7 @@ comment on function core.prepare is
 
 -- Looking at 500 statements copies their texts, which takes two milliseconds. So only about ten of v_max calls do,
 -- chosen at random. A counter would not help: it is rolled back with its transaction, but statements are not.
-create function core.deallocate_unused() returns void language plpgsql as $$
+create function core.evict_prepared_statements() returns void language plpgsql as $$
 declare
   v_max integer := core.max_prepared_statements();
   v_name text;
@@ -156,6 +160,6 @@ begin
     execute format('deallocate %I', v_name);
   end loop;
 end $$;
-comment on function core.deallocate_unused is
+comment on function core.evict_prepared_statements is
   'If the connection has its maximum of prepared statements: removes what is above it and a tenth of it, those with '
   'the fewest runs per second since they were prepared. It checks at random, so a connection can exceed its maximum.';

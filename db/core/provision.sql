@@ -1,4 +1,4 @@
--- Creation of a school: its schema, its roles, its first admin.
+-- Completion of a school that was just inserted: its schema, its roles, its first admin.
 
 create function core.tenant_seed(p_tenant_id bigint) returns void
   language plpgsql set search_path = pg_catalog, pg_temp as $$
@@ -59,6 +59,7 @@ begin
   return v_user_id;
 end $$;
 comment on function core.tenant_provision is
-  'Creates the schema of a school that was just inserted, its roles and its first admin. Returns the id of the admin, '
-  'null if p_admin has no email. Security definer, since no role of a request may create a schema.';
+  'Completes a school that was just inserted: its schema, unless it has that of a ready school, its roles and its '
+  'first admin. Returns the id of the admin, null if p_admin has no email. Security definer, since no role of a '
+  'request may create a schema.';
 

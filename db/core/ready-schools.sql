@@ -35,7 +35,8 @@ comment on function core.take_ready_school is
   'Gives a new school the id and the schema of a ready school, if there is one. The row of the ready school gets the '
   'id of the new one. Security definer, since no role may read platform.ready_school.';
 
--- Only for a school that an operator creates. An imported school needs tables of the version of its file.
+-- Before the insert, because triggers after it record the id. Only for a school that an operator creates: an imported
+-- school needs tables of the version of its file.
 create trigger take_ready_school before insert on platform.tenant
   for each row when (current_setting('app.takes_ready_school', true) = 'yes')
   execute function core.take_ready_school();

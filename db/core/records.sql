@@ -15,9 +15,9 @@ create function core.is_search_prepared(p_record core.record, p jsonb) returns b
     select coalesce(bool_and(length(pattern) >= length('%abc%')), true)
     from unnest(core.search_patterns(p ->> 'search')) pattern);
 comment on function core.is_search_prepared is
-  'Whether a search reads its words from core.request(), so that searches share a plan. Otherwise they are quoted.';
+  'Whether a search reads its words from core.parameters(), so that searches share a plan. Otherwise they are quoted.';
 
--- SQL text comes only from the definition of the record. Values of the request are read from core.request(), so that
+-- SQL text comes only from the definition of the record. Values of the request are read from core.parameters(), so that
 -- requests with the same filters share a prepared statement. The values of `literal_filters` are quoted instead, since
 -- the best plan depends on them and there are few.
 create function core.record_where(p_record core.record, p jsonb) returns text language sql stable
@@ -31,7 +31,7 @@ create function core.record_where(p_record core.record, p jsonb) returns text la
       union all
       select format('(%s)', replace(f.value, ':value', case
           when f.key = any (p_record.literal_filters) then quote_literal(p ->> f.key)
-          else format('((select core.request()) ->> %L)', f.key)
+          else format('((select core.parameters()) ->> %L)', f.key)
         end))
         from jsonb_each_text(p_record.filters) f where p ->> f.key is not null
       union all
@@ -46,7 +46,7 @@ create function core.record_where(p_record core.record, p jsonb) returns text la
             string_agg(replace(p_record.search, ':pattern', quote_literal(pattern)), ' and ')
           else string_agg(format('%s like %s', p_record.search, case
               when core.is_search_prepared(p_record, p)
-                then format('(select (core.search_patterns(core.request() ->> ''search''))[%s])', number)
+                then format('(select (core.search_patterns(core.parameters() ->> ''search''))[%s])', number)
               else quote_literal(pattern)
             end), ' and ')
         end
@@ -101,11 +101,11 @@ create function core.record_page_query(
 ) returns text language plpgsql stable as $$
 declare
   -- Without a subquery, because these are evaluated once in any case.
-  v_size text := 'coalesce((core.request() ->> ''pageSize'')::integer, 20)';
+  v_size text := 'coalesce((core.parameters() ->> ''pageSize'')::integer, 20)';
   v_largest_size integer := greatest((p ->> 'pageSize')::integer, 100);
   v_page text := case
     when coalesce((p ->> 'page')::bigint, 1) = 1 then '1'
-    else '(core.request() ->> ''page'')::bigint'
+    else '(core.parameters() ->> ''page'')::bigint'
   end;
   v_offset text := case v_page when '1' then '' else format('offset (%s - 1) * %s', v_page, v_size) end;
   v_sort text := coalesce(ltrim(p ->> 'sort', '-'), p_record.default_sort);
@@ -171,29 +171,30 @@ begin
     v_with, p_record.columns, v_rows, v_page, v_size, v_total);
 end $$;
 comment on function core.record_page_query is
-  'The statement of core.record_page. It reads the request by core.request().';
+  'The statement of core.record_page. It reads the request by core.parameters().';
 
 -- Counting reads every matching row: pass p_with_total => false when only the data is needed. p_source replaces the
 -- source of the record where rows depend on the request by more than conditions, for example on a day. It reads values
--- of the request from core.request(), too.
--- The text of a query takes longer to build than a short page takes to read. So its name is built from everything that
--- the text depends on: the definition of the record, whose row has another xmin after each change, and the names of the
--- parameters, with the values of those that are part of the text. Both are in the order of the keys of a jsonb object,
--- so the names tell which parameter each value belongs to. With JSON paths this costs less than a subquery.
+-- of the request from core.parameters(), too.
+-- Building the text takes longer than reading a short page. So the statement is found by a name that is cheap to
+-- compute: a hash of the record's xmin, which is another one after each new definition, of the names of the parameters,
+-- and of the values that are part of the text. jsonb orders its keys, so equal parameters give equal names. With JSON
+-- paths this costs less than a subquery.
 create function core.record_page(
   p_record text, p jsonb, p_with_total boolean default true, p_source text default null
 ) returns json language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
+  v_paging constant text[] := '{page,pageSize}';
   v_record core.record;
   v_name text;
   v_query text;
   v_answer json;
 begin
   select md5(concat_ws(' ', r.name, r.xmin,
-      jsonb_path_query_array(p, '$.keyvalue() ? (@.value.type() != "null").key'),
+      jsonb_path_query_array(p - v_paging, '$.keyvalue() ? (@.value.type() != "null").key'),
       jsonb_path_query_array(p, '$.keyvalue() ? (@.key == $literal[*]).value',
         jsonb_build_object('literal', '{sort,order,is_deleted,include_ended}'::text[] || r.literal_filters)),
-      (p ->> 'page')::bigint = 1, greatest((p ->> 'pageSize')::integer, 100), p_with_total, p_source))
+      coalesce((p ->> 'page')::bigint, 1) = 1, greatest((p ->> 'pageSize')::integer, 100), p_with_total, p_source))
     into strict v_name from core.record r where r.name = p_record;
   if p ? 'search' then
     select * into strict v_record from core.record where name = p_record;
@@ -208,7 +209,7 @@ begin
   end if;
   select * into strict v_record from core.record where name = p_record;
   v_query := core.record_page_query(v_record, p, p_with_total, p_source);
-  return case when v_name is null then core.run_planned(v_query, p) else core.run_prepared(v_query, p, v_name) end;
+  return case when v_name is null then core.run_unprepared(v_query, p) else core.run_prepared(v_query, p, v_name) end;
 end $$;
 comment on function core.record_page is
   'One page of a record as {data, pagination}, with the filters, search, sort and page of the request.';
@@ -260,7 +261,7 @@ begin
   v_where := core.record_where(v_record, p) || coalesce((
     select format(' and (%s) > (%s)', p_keys, string_agg(quote_literal(key), ', ' order by place))
     from jsonb_array_elements_text(p -> 'after') with ordinality k (key, place) having count(*) > 0), '');
-  return core.run_planned(format($query$
+  return core.run_unprepared(format($query$
     select json_build_object('rows', coalesce(json_agg(cells), '[]'), 'next', (array_agg(keys))[%1$s],
       'date', core.today())
     from (
@@ -284,7 +285,7 @@ declare
 begin
   select * into strict v_record from core.record where name = p_record;
   v_found := core.run_prepared(
-    format('select to_json(true) from %I %I where %s = ((select core.request()) ->> ''id'')::bigint and (%s) '
+    format('select to_json(true) from %I %I where %s = ((select core.parameters()) ->> ''id'')::bigint and (%s) '
         'for no key update',
       v_record.table_name, split_part(v_record.key, '.', 1), v_record.key,
       case when p_with_deleted then concat_ws(' or ', v_record.condition, v_record.deleted_condition)
@@ -331,7 +332,7 @@ begin
   select * into strict v_record from core.record where name = p_record;
   select string_agg(quote_ident(c), ', ') into strict v_columns from unnest(v_record.writable) c where p ? c;
   v_id := core.run_prepared(
-    format('insert into %1$I (%2$s) select %2$s from jsonb_populate_record(null::%1$I, (select core.request())) '
+    format('insert into %1$I (%2$s) select %2$s from jsonb_populate_record(null::%1$I, (select core.parameters())) '
         'returning to_json(id)',
       v_record.table_name, v_columns), p);
   return v_id::text::bigint;
@@ -405,11 +406,12 @@ declare
 begin
   select * into strict v_record from core.record where name = p_record;
   v_alias := split_part(v_record.key, '.', 1);
-  select format('(%s) = (select %s from jsonb_populate_record(%I, (select core.request())) n)',
+  select format('(%s) = (select %s from jsonb_populate_record(%I, (select core.parameters())) n)',
       string_agg(quote_ident(c), ', '), string_agg('n.' || quote_ident(c), ', '), v_alias)
     into v_set from unnest(v_record.writable) c where p ? c having count(*) > 0;
   v_id := core.run_prepared(
-    format('update %I %I set %s where %s = ((select core.request()) ->> ''id'')::bigint and (%s) returning to_json(%s)',
+    format('update %I %I set %s where %s = ((select core.parameters()) ->> ''id'')::bigint and (%s) '
+      'returning to_json(%s)',
       v_record.table_name, v_alias, coalesce(v_set, 'updated_at = now()'), v_record.key, v_record.condition,
       v_record.key), p);
   if v_id is null then
@@ -429,7 +431,8 @@ declare
 begin
   select * into strict v_record from core.record where name = p_record;
   v_id := core.run_prepared(
-    format('delete from %I %I where %s = ((select core.request()) ->> ''id'')::bigint and (%s) returning to_json(%s)',
+    format('delete from %I %I where %s = ((select core.parameters()) ->> ''id'')::bigint and (%s) '
+      'returning to_json(%s)',
       v_record.table_name, split_part(v_record.key, '.', 1), v_record.key, v_record.condition, v_record.key), p);
   if v_id is null then
     perform core.fail_missing(p_record, (p ->> 'id')::bigint);

@@ -81,7 +81,7 @@ test('a statement prepared by one school, run by name in another, shows the rows
   await call(other, 'grades_list', {});
   // The role and the settings of the request last until the transaction ends, but the search path does not.
   await client.query("select set_config('search_path', $1, true)", [`${other.schema}, public, pg_temp`]);
-  await client.query("select set_config('app.request', '{}', true)");
+  await client.query("select set_config('app.parameters', '{}', true)");
   const { rows } = await client.query<Record<string, { data: { name: string }[] }>>(
     `execute ${String(statement?.name)}`,
   );
@@ -186,7 +186,7 @@ test('the pool estimates memory with the number of statements that a connection 
 });
 
 test('a statement reads its own parameters, also after it has called a function that runs another one', async () => {
-  const parameter = "(select core.request()) ->> 'a'";
+  const parameter = "(select core.parameters()) ->> 'a'";
   const inner = `select to_json(${parameter})`.replaceAll("'", "''");
   const [row] = await service.database.query<{ answer: string[] }>(
     `select core.run_prepared($1, '{"a": "outer"}') as answer`,
@@ -203,7 +203,8 @@ test('a statement reads its own parameters, also after it has called a function 
 
 test('pages of different sizes share a statement, and a value that looks like a parameter is a value', async () => {
   const before = (await statements(school)).length;
-  for (const pageSize of [1, 2, 50]) await call(school, 'teachers_list', { pageSize });
+  for (const params of [{}, { page: 1 }, { pageSize: 1 }, { page: 1, pageSize: 2 }, { pageSize: 50, page: null }])
+    await call(school, 'teachers_list', params);
   expect(await statements(school)).toHaveLength(before + 1);
   expect(await call(school, 'teachers_list', { search: '$1' })).toMatchObject({ data: [] });
 });
@@ -227,7 +228,7 @@ test('a connection limits its statements and keeps those in use', async () => {
   }
 });
 
-test('a connection removes statements that ran less often for their age, not those that are new', async () => {
+test('a full connection evicts the statements with the fewest runs per second, not the newest', async () => {
   const connection = await connect();
   const list = (pageSize: number) => gradeNames(school, { pageSize }, connection);
   const names = async () => (await statements(school, connection)).map(({ name }) => name);
@@ -254,7 +255,7 @@ test('a connection removes statements that ran less often for their age, not tho
   }
 });
 
-test('a connection with a higher limit, which does not look each time, limits its statements too', async () => {
+test('a connection with a high limit, which is checked only at random, stays near its limit', async () => {
   const connection = await connect(40);
   try {
     let most = 0;
@@ -305,7 +306,7 @@ test('a column that a migration changed is shown with its new type by the next r
   expect(await gradeNames(other)).toEqual(['Zed', 'Zoe', 'Zora']);
 });
 
-test('a get, a list and a dashboard call no SQL function but one, since Postgres before 18 plans those each time', async () => {
+test('a get, a list and a dashboard call only one SQL function that Postgres does not inline', async () => {
   const connection = new shared.pg.Client({
     connectionString: service.database.url,
     options: '-c role=school_api -c track_functions=all',

@@ -21,7 +21,7 @@ beforeAll(async () => {
       if p is null then
         execute format('explain select %s from %s where (%s) and %s = 1', v_record.columns, v_record.source, v_record.condition, v_record.key);
       else
-        perform set_config('app.request', p::text, true);
+        perform set_config('app.parameters', p::text, true);
         execute 'prepare list as ' || core.record_page_query(v_record, p);
         execute 'explain execute list';
         deallocate list;

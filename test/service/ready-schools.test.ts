@@ -96,7 +96,7 @@ test('schools that are created at the same time take different ready ones, and t
   ).toEqual([{ schema_version: await latest() }]);
 });
 
-test('a creation that is refused leaves the ready school', async () => {
+test('a refused creation keeps the ready school available', async () => {
   const subdomain = unique('taken');
   await create(subdomain);
   const before = await makeReady();
@@ -146,7 +146,7 @@ const addTenant = (id: number) =>
      values (${id}, 'X', '${unique('import')}', 3, 'x@ready.example')`,
   );
 
-test('a school that brings the id of a ready one stops no creation, and the worker replaces the ready one', async () => {
+test('an imported school with the id of a ready one does not block creations, and the worker replaces the ready one', async () => {
   const [first, second] = await makeReady();
   await addTenant(first.id);
   expect((await create()).data.id).toBe(second.id);
@@ -155,7 +155,7 @@ test('a school that brings the id of a ready one stops no creation, and the work
   expect(ids).toHaveLength(2);
 });
 
-test('a school that brings the id of a ready one gets tables of its own', async () => {
+test('an imported school with the id of a ready one gets tables of its own', async () => {
   const [first] = await makeReady();
   const oid = `select 'tenant_${first.id}'::regnamespace::oid as oid`;
   const before = await database.query(oid);
