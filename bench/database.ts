@@ -159,12 +159,14 @@ export async function benchDatabase(
       "select datname from pg_database where datname like $1 || '\\_%'",
       [prefix],
     );
-    for (const { datname } of rows.filter((row) => row.datname !== name))
+    for (const { datname } of rows.filter((row) => row.datname !== name)) {
+      print(`Dropping ${datname}, which has another size, seed or migrations ...`);
       await owner.query(`drop database ${owner.escapeIdentifier(datname)}`);
+    }
     return rows.some((row) => row.datname === name);
   });
   if (!existing) {
-    print(`Creating ${schools} schools with ${students} students ...`);
+    print(`Creating ${name}: ${schools} school${schools === 1 ? '' : 's'} with ${students} students ...`);
     const draft = `${prefix}_draft`;
     const url = server.url(draft);
     await createDatabase(server, draft);

@@ -3,18 +3,23 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { get } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Command } from 'commander';
 import { tokens } from '../src/http/tokens.ts';
 import { dispatcher } from '../src/database/call.ts';
 import { startEmbedded } from '../src/database/embedded.ts';
 import { apiPool, withOwner } from '../src/database/pool.ts';
 import { benchDatabase } from './database.ts';
+import { count } from './run.ts';
 import { startApi } from './service.ts';
 import { usage } from './usage.ts';
 
 // `npm run bench:exports -- [rows]`: speed of exports of `rows` payments and balances, and the memory that they add to
 // the API process. The baseline reads the same pages with pg alone, one after the other.
 
-const rows = Number(process.argv[2] ?? 100_000);
+const [rows] = new Command('bench:exports')
+  .description('Measures the speed of exports, and the memory that they add to the API process.')
+  .argument('[rows]', 'number of payments and of balances', count, 100_000)
+  .parse().processedArgs as [number];
 /** Students created by seed.sql. The rest is inserted directly, because no plan allows that many. */
 const seeded = 1000;
 const print = (text: string) => process.stdout.write(`${text}\n`);

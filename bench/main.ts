@@ -21,6 +21,8 @@ import { usage } from './usage.ts';
 
 const folder = resolve(import.meta.dirname, '../.bench');
 const parts = [...cases.map((c) => c.name), 'fairness', 'figures'];
+/** The cases without baselines are measured only when they are named. */
+const usual = [...cases.filter((c) => c.hasBaselines).map((c) => c.name), 'fairness', 'figures'];
 
 const part = (text: string) => {
   if (!parts.includes(text)) throw new InvalidArgumentError(`Allowed: ${parts.join(', ')}.`);
@@ -29,12 +31,16 @@ const part = (text: string) => {
 
 const command = new Command('bench')
   .description('Measures the service and its baselines. docs/benchmarks.md explains the columns.')
-  .option('--tenants <n>', 'number of schools', count, 300)
-  .option('--students <n>', 'students per school', count, 1000)
+  .option('--tenants <n>', 'number of schools; with --nodes 10 by default', count, 300)
+  .option('--students <n>', 'students per school, at least 750', count, 1000)
   .option('--seconds <n>', 'length of one measurement', count, 4)
   .option('--rounds <n>', 'measurements of each kind; the median is reported', count, 3)
   .option('--connections <n>', 'concurrent requests, and database connections', count, 10)
-  .option('--only <parts>', `parts to run, separated by commas: ${parts.join(', ')}`, listOf(part))
+  .option(
+    '--only <parts>',
+    `parts to run, separated by commas: ${parts.join(', ')}; default: ${usual.join(', ')}; with --nodes: get, list, create`,
+    listOf(part),
+  )
   .option('--nodes', 'requests through a router to schools on one and two nodes, beside the direct way')
   .option('--metrics', 'turn on the Prometheus metrics of the service')
   .option('--profile', 'write a CPU profile of the API process to .bench/')
@@ -50,8 +56,6 @@ const options = command.opts<{
   metrics?: boolean;
   profile?: boolean;
 }>();
-/** The cases without baselines are measured only when they are named. */
-const usual = [...cases.filter((c) => c.hasBaselines).map((c) => c.name), 'fairness', 'figures'];
 const isWanted = (name: string) => (options.only ?? usual).includes(name);
 
 type AtEnd = (stop: () => Promise<void>) => void;
@@ -61,14 +65,18 @@ async function runNodes(atEnd: AtEnd): Promise<string> {
   const { measureNodes } = await import('./nodes.ts');
   await mkdir(folder, { recursive: true });
   const tenants = command.getOptionValueSource('tenants') === 'default' ? 10 : options.tenants;
-  return measureNodes({ ...options, tenants, only: options.only ?? ['get', 'list', 'create'] }, folder, atEnd);
+  const only = options.only ?? ['get', 'list', 'create'];
+  const missing = only.filter((name) => cases.find((one) => one.name === name)?.needsManyInvoices !== undefined);
+  if (missing.length > 0)
+    throw new Error(`--nodes has no school with many invoices, so it cannot run ${missing.join()}.`);
+  return measureNodes({ ...options, tenants, only }, folder, atEnd);
 }
 
 async function runAll(atEnd: AtEnd): Promise<string> {
   const { tenants: schools, students, seconds, rounds, connections } = options;
   if (students < 750) throw new Error('--students must be at least 750, so that a class has 25 students.');
   const loadBefore = loadavg()[0] ?? NaN;
-  atEnd(await lockDataDir(folder));
+  atEnd(await lockDataDir(folder, 'Stop it, or wait until it has finished.'));
   // Autovacuum would change the tables of other schools during the measurements.
   const starting = startEmbedded(folder, ['autovacuum=off']);
   atEnd(async () => (await starting).stop());

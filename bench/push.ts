@@ -7,15 +7,20 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
 import webPush from 'web-push';
+import { Command } from 'commander';
 import { ensureDatabase, startEmbedded } from '../src/database/embedded.ts';
 import { migrate } from '../src/database/migrate.ts';
 import { end } from './child.ts';
+import { count } from './run.ts';
 
 // `npm run bench:push -- [users]`: sends one message to `users` users with one phone each, then with one browser each.
 // Measures the time from core.send_message until the last result is recorded. The worker is a separate process; this
 // process runs a push service on loopback that accepts everything.
 
-const users = Number(process.argv[2] ?? 10_000);
+const [users] = new Command('bench:push')
+  .description('Sends one message to users with one phone each, then with one browser each.')
+  .argument('[users]', 'number of users', count, 10_000)
+  .parse().processedArgs as [number];
 const print = (text: string) => process.stdout.write(`${text}\n`);
 const folder = await mkdtemp(join(tmpdir(), 'school-bench-push-'));
 

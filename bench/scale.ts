@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { Command } from 'commander';
+import { Command, InvalidArgumentError } from 'commander';
 import { lockDataDir, scratchSettings, startEmbedded, type EmbeddedServer } from '../src/database/embedded.ts';
 import { migrate } from '../src/database/migrate.ts';
 import { withOwner } from '../src/database/pool.ts';
@@ -25,10 +25,16 @@ import { type BackendMemory, backendMemory } from './usage.ts';
 const folder = resolve(import.meta.dirname, '../.bench-scale');
 const image = resolve(import.meta.dirname, '../docs/images/scale.svg');
 
+const studentCount = (text: string) => {
+  const students = count(text);
+  if (students < 50) throw new InvalidArgumentError('Must be at least 50.');
+  return students;
+};
+
 const options = new Command('bench:scale')
   .description('Measures the service with more and more schools on one database. Continues a run that was stopped.')
   .option('--only <n>', 'numbers of schools, separated by commas; default: 10,300,1000,2000', listOf(count))
-  .option('--students <n>', 'students per school, at least 50', count, 100)
+  .option('--students <n>', 'students per school, at least 50', studentCount, 100)
   .option('--seconds <n>', 'length of one measurement', count, 20)
   .option('--connections <n>', 'concurrent requests, and database connections', count, 10)
   .option('--fresh', 'start over with an empty database')
@@ -256,9 +262,8 @@ const draw = (results: Result[]) => {
 
 await runBenchmark(async (atEnd) => {
   const sizes = (options.only ?? [10, 300, 1000, 2000]).toSorted((a, b) => a - b);
-  if (options.students < 50) throw new Error('--students must be at least 50.');
   await mkdir(folder, { recursive: true });
-  atEnd(await lockDataDir(folder));
+  atEnd(await lockDataDir(folder, 'Stop it, or wait until it has finished.'));
   const starting = startEmbedded(folder, scratchSettings);
   atEnd(async () => (await starting).stop());
   const server = await starting;

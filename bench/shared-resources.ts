@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Command } from 'commander';
+import { Command, InvalidArgumentError } from 'commander';
 import pg from 'pg';
 import { startEmbedded } from '../src/database/embedded.ts';
 import { tokens } from '../src/http/tokens.ts';
@@ -14,12 +14,31 @@ import { quantile } from './statistics.ts';
 // `npm run bench:fairness`: how long five schools wait for each shared resource, alone and while a sixth school sends ten
 // times as many requests as each of them. Requests of that school may be refused (429, 503).
 
-const options = new Command()
+const resources = [
+  'connections',
+  'passwords',
+  'imports',
+  'exports',
+  'printing',
+  'generator',
+  'streams',
+  'analytics',
+  'jobs',
+] as const;
+type Resource = (typeof resources)[number];
+const resource = (text: string): Resource => {
+  const known = resources.find((one) => one === text);
+  if (!known) throw new InvalidArgumentError(`Allowed: ${resources.join(', ')}.`);
+  return known;
+};
+
+const options = new Command('bench:fairness')
+  .description('Measures how much a busy school slows down five others, for each resource that schools share.')
   .option('--seconds <n>', 'how long each measurement takes', count, 10)
   .option('--students <n>', 'students of a school', count, 300)
-  .option('--only <resources>', 'only these resources', listOf(String))
+  .option('--only <resources>', `only these resources, separated by commas: ${resources.join(', ')}`, listOf(resource))
   .parse()
-  .opts<{ seconds: number; students: number; only?: string[] }>();
+  .opts<{ seconds: number; students: number; only?: Resource[] }>();
 
 const others = 5;
 /** Each of the other schools sends one request at a time, the busy one this many. */
@@ -69,7 +88,7 @@ function uses(
   owner: pg.Pool,
   tokenOf: (school: School) => string,
   analystOf: (school: School) => string,
-): Record<string, Use> {
+): Record<Resource, Use> {
   const send = async (school: School, path: string, init: RequestInit = {}) => {
     const headers = new Headers(init.headers);
     headers.set('authorization', `Bearer ${tokenOf(school)}`);
@@ -186,8 +205,9 @@ await runBenchmark(async (atEnd) => {
   const analystOf = (school: School) =>
     signing.sign({ ...(analysts.get(school) ?? { session_id: 0, user_id: 0 }), tenant_id: null });
   const lines = ['resource      p99 alone ms   with a busy school ms   factor   refused'];
-  for (const [name, use] of Object.entries(uses(service.url, owner, tokenOf, analystOf))) {
-    if (options.only && !options.only.includes(name)) continue;
+  const useOf = uses(service.url, owner, tokenOf, analystOf);
+  for (const name of options.only ?? resources) {
+    const use = useOf[name];
     note(name);
     // The first use loads code and plans. It also shows whether the request works at all.
     try {

@@ -144,7 +144,7 @@ const draw = (samples: Sample[]) => {
 await runBenchmark(async (atEnd) => {
   const { connections, schools: wanted, students, rate, minutes, streams } = options;
   await mkdir(folder, { recursive: true });
-  atEnd(await lockDataDir(folder));
+  atEnd(await lockDataDir(folder, 'Stop it, or wait until it has finished.'));
   const starting = startEmbedded(folder, scratchSettings);
   atEnd(async () => (await starting).stop());
   const server = await starting;

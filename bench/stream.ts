@@ -3,12 +3,14 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Command } from 'commander';
 import { passwords } from '../src/domain/passwords.ts';
 import { tokens } from '../src/http/tokens.ts';
 import { ensureDatabase, startEmbedded } from '../src/database/embedded.ts';
 import { migrate } from '../src/database/migrate.ts';
 import { createOperator } from '../src/database/operator.ts';
 import { withOwner } from '../src/database/pool.ts';
+import { count } from './run.ts';
 import { startApi } from './service.ts';
 import { usage } from './usage.ts';
 
@@ -16,7 +18,10 @@ import { usage } from './usage.ts';
 // from a send to the event. This process and the service each need one open file per stream, so `ulimit -n` must be
 // higher.
 
-const [maxStreams = 5_000] = process.argv.slice(2).map(Number);
+const [maxStreams] = new Command('bench:stream')
+  .description('Opens notification streams in one process, and measures its memory and the delay of events.')
+  .argument('[streams]', 'number of streams', count, 5_000)
+  .parse().processedArgs as [number];
 const fewStreams = Math.min(1_000, maxStreams);
 const print = (text: string) => process.stdout.write(`${text}\n`);
 const pause = (milliseconds: number) => new Promise((done) => setTimeout(done, milliseconds));

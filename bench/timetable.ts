@@ -4,7 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Worker } from 'node:worker_threads';
+import { Command } from 'commander';
 import type { Generated, Id, Placed, Problem } from '../src/timetable/problem.ts';
+import { count } from './run.ts';
 import { findDefects, type TimetableDefects } from '../test/support/fixtures/timetable-defects.ts';
 import { instances } from '../test/support/fixtures/stored-problems.ts';
 import { feasibleProblem, plainSchool, type School } from '../test/support/fixtures/random-problems.ts';
@@ -12,7 +14,11 @@ import { feasibleProblem, plainSchool, type School } from '../test/support/fixtu
 // `npm run bench:timetable -- [effort] [names,...]`: runs the generator on stored and on generated problems, and
 // also FET if `fet-cl` is installed.
 
-const [effort = '10', names] = process.argv.slice(2);
+const [effort, names] = new Command('bench:timetable')
+  .description('Runs the timetable generator on stored and generated problems, and FET if fet-cl is installed.')
+  .argument('[effort]', 'effort of the generator, also the time limit of FET in seconds', count, 10)
+  .argument('[names]', 'names of problems, separated by commas; default: all')
+  .parse().processedArgs as [number, string | undefined];
 const print = (text: string) => process.stdout.write(`${text}\n`);
 const run = promisify(execFile);
 

@@ -102,8 +102,8 @@ begin
   return core.record_page('student', p);
 end $$;
 comment on function api.students_list is
-  'Students by last name. Searches name, admission number, roll number, email and parent. Filters: class_id and '
-  'academic_year_id (current and completed enrollments), grade_id, is_active. Deleted students instead with '
+  'Students by last name. Searches the names of student and parent, admission number, roll number and email. '
+  'Filters: class_id and academic_year_id (current and completed enrollments), grade_id, is_active. Deleted students instead with '
   'is_deleted; raises forbidden for users without student.delete.';
 
 create function api.next_admission_number() returns text language plpgsql as $$

@@ -375,14 +375,15 @@ export async function ensureDatabase(server: Pick<EmbeddedServer, 'url'>, name: 
  * @returns the function that unlocks it
  * @throws when another service has locked it
  */
-export async function lockDataDir(dataDir: string): Promise<() => Promise<void>> {
+export async function lockDataDir(
+  dataDir: string,
+  advice = 'Stop it, or set DATA_DIR to another folder.',
+): Promise<() => Promise<void>> {
   const file = join(dataDir, 'service.pid');
   await mkdir(dataDir, { recursive: true });
   const owner = Number(await readFile(file, 'utf8').catch(() => '0'));
   if (owner && owner !== process.pid && (await isProcess(owner, '/main.'))) {
-    throw new Error(
-      `Process ${String(owner)} is using the data directory ${dataDir}. Stop it, or set DATA_DIR to another folder.`,
-    );
+    throw new Error(`Process ${String(owner)} is using the data directory ${dataDir}. ${advice}`);
   }
   await writeFile(file, String(process.pid));
   return () => rm(file, { force: true });

@@ -243,7 +243,7 @@ export const students = resource(
     'GET /': {
       operation: 'students_list',
       summary: 'List students',
-      description: '`search` matches name, admission number, roll number, email and parent.',
+      description: 'By last name. `search` matches the names of student and parent, admission number, roll number and email.',
       query: page(
         {
           class_id: pathId.optional().meta({

@@ -198,7 +198,7 @@ export const teachers = resource(
       operation: 'teachers_list',
       summary: 'List teachers',
       description:
-        '`search` matches name, email, employee number and phone. Teachers see only the public fields of other teachers, and their search matches only name and email.',
+        'By last name. `search` matches name, email, employee number and phone. Teachers see only the public fields of other teachers, and their search matches only name and email.',
       query: page(
         {
           class_id: pathId.optional().meta({ description: 'Teachers of this class.' }),
