@@ -94,7 +94,7 @@ async function runOurs(problem: Problem): Promise<Attempt> {
   const timer = setInterval(() => (highest = Math.max(highest, process.memoryUsage().rss)), 20);
   const cpuBefore = process.cpuUsage();
   const thread = new Worker(new URL('../src/timetable/generate.worker.ts', import.meta.url));
-  thread.postMessage({ problem, options: { effort: Number(effort), time_limit_ms: 600_000 } });
+  thread.postMessage({ problem, options: { effort: effort, time_limit_ms: 600_000 } });
   const result = await new Promise<Generated>((resolve, reject) => thread.on('message', resolve).on('error', reject));
   const { user, system } = process.cpuUsage(cpuBefore);
   clearInterval(timer);
@@ -298,7 +298,7 @@ for (const { name, problem } of [...instances, ...generated]) {
   row(name, attempt, findDefects(problem, attempt.placed));
   if (!hasFet) continue;
   for (const forbidsGaps of [false, true]) {
-    const other = await runFet(problem, forbidsGaps, Number(effort));
+    const other = await runFet(problem, forbidsGaps, effort);
     const label = forbidsGaps ? '  FET, no gaps' : '  FET';
     if (other) row(label, other, findDefects(problem, other.placed));
     else print(`${label.padEnd(34)}    nothing within the limit`);

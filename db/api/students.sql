@@ -103,8 +103,8 @@ begin
 end $$;
 comment on function api.students_list is
   'Students by last name. Searches the names of student and parent, admission number, roll number and email. '
-  'Filters: class_id and academic_year_id (current and completed enrollments), grade_id, is_active. Deleted students instead with '
-  'is_deleted; raises forbidden for users without student.delete.';
+  'Filters: class_id and academic_year_id (current and completed enrollments), grade_id, is_active. Deleted students '
+  'instead with is_deleted; raises forbidden for users without student.delete.';
 
 create function api.next_admission_number() returns text language plpgsql as $$
 declare

@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto';
 import { addAbortListener } from 'node:events';
 import pg from 'pg';
 import { countRefusal, type RefusalReason } from '../concurrency/refusals.ts';
@@ -16,6 +15,7 @@ import { type Backend, correctEstimate, estimatedMb, newBackend, remember } from
 import { cancelOnAbort } from './cancel.ts';
 import { destroySocket } from './client-socket.ts';
 import { classify } from './errors.ts';
+import { preferenceOrder, recentlyUsed } from './preferred-connections.ts';
 
 /** The default of DATABASE_CONNECTION_MB. docs/operations.md has the measurements. */
 export const defaultConnectionMb = 250;
@@ -167,7 +167,7 @@ interface SchoolShare extends Share {
 interface Claim {
   school: SchoolShare;
   caller: CallerShare;
-  order: Slot[];
+  order: readonly Slot[];
 }
 
 /** The part of a request that decides what it is counted as. */
@@ -189,13 +189,6 @@ interface Waiter extends Claim {
 const isUnknownSchool = ({ isVerified }: ConnectionRequest, error: string | undefined) =>
   error === 'tenant_not_found' || (!isVerified && error === 'invalid_token');
 
-/** The weight of a connection for a school. Sorting by it is rendezvous hashing: each school has an order of its own. */
-const weight = (school: string, slot: number) =>
-  createHash('md5')
-    .update(`${school} ${String(slot)}`)
-    .digest()
-    .readUInt32LE();
-
 /**
  * Follows faster requests more quickly than slower ones, so that a few slow requests, such as those that waited for a
  * lock, do not make it refuse the next ones.
@@ -206,27 +199,6 @@ const movingAverage = (average: number, value: number): number =>
 /** Operators and the service itself, who may use the reserved connection. Operators also log in. */
 const mayUseReserved = ({ school }: Pick<ConnectionRequest, 'school'>) => school === 'platform' || school === 'service';
 
-/** Counts the keys that were added in the current or the previous period of `periodMs`. At least 1. */
-function recent(periodMs: number) {
-  let current = new Set<string>();
-  let previous = current;
-  let since = Date.now();
-  return {
-    add: (key: string) => current.add(key),
-    count() {
-      const now = Date.now();
-      if (now - since >= periodMs) {
-        previous = now - since < 2 * periodMs ? current : new Set();
-        current = new Set();
-        since = now;
-      }
-      return Math.max(1, current.size, previous.size);
-    },
-  };
-}
-
-/** The orders of this many schools are kept. */
-const maxOrders = 5_000;
 /** An unauthenticated client may invent longer names of schools. */
 const maxNameLength = 100;
 
@@ -268,7 +240,8 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
     });
     return slot;
   });
-  const orders = new Map<string, Slot[]>();
+  /** All connections but the reserved one, those of the school first. */
+  const orderOf = preferenceOrder(slots.filter(({ isReserved }) => !isReserved));
   const waiting = new Set<Waiter>();
   const waitingSchools = new Set<SchoolShare>();
   let retryTimer: NodeJS.Timeout | undefined;
@@ -280,7 +253,7 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
     callers: shares((tag) => ({ ...newShare(tag), queue: new Set() })),
     waitingCallers: new Set(),
   }));
-  const activeSchools = recent(activityMs);
+  const activeSchools = recentlyUsed(activityMs);
   const counts: SchoolPoolCounts = {
     preferred: 0,
     fallback: 0,
@@ -293,20 +266,6 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
   const running = new Set<Run>();
   let isReplacing = false;
   let isEnded = false;
-
-  /** All connections but the reserved one, those of the school first. */
-  function orderOf(school: string): Slot[] {
-    const known = orders.get(school);
-    if (known) return known;
-    if (orders.size >= maxOrders) orders.clear();
-    const order = slots
-      .filter(({ isReserved }) => !isReserved)
-      .map((slot) => ({ slot, weight: weight(school, slot.number) }))
-      .sort((a, b) => b.weight - a.weight)
-      .map(({ slot }) => slot);
-    orders.set(school, order);
-    return order;
-  }
 
   /** The most connections that one school uses. The rest are kept for other schools, even if it only waits for locks. */
   const maxPerSchool = size <= 2 ? size : size - Math.max(1, Math.floor(size / 5));

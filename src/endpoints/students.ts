@@ -243,7 +243,8 @@ export const students = resource(
     'GET /': {
       operation: 'students_list',
       summary: 'List students',
-      description: 'By last name. `search` matches the names of student and parent, admission number, roll number and email.',
+      description:
+        'By last name. `search` matches the names of student and parent, admission number, roll number and email.',
       query: page(
         {
           class_id: pathId.optional().meta({
