@@ -106,15 +106,16 @@ function parse<T>(
 ): T {
   const parsed = schema.safeParse(coerce(schema, value, isUpdate));
   if (parsed.success) return parsed.data;
-  const faults = details(parsed.error, maxDetails, unknownMessage);
-  const first = faults[0];
+  refuse(details(parsed.error, maxDetails, unknownMessage));
+}
+
+function refuse(faults: ErrorDetail[]): never {
+  const [first] = faults;
   const rest = faults.length > 1 ? ` (and ${String(faults.length - 1)} more)` : '';
   throw new ApiError(
     'validation_error',
     first?.path ? `${first.path}: ${first.message}${rest}` : `The body ${first?.message ?? 'is not valid'}${rest}`,
-    {
-      details: faults,
-    },
+    { details: faults },
   );
 }
 
@@ -124,6 +125,9 @@ function parse<T>(
  */
 function parseQuery(schema: z.ZodObject, value: unknown): Record<string, unknown> {
   const given = Object.entries(value as object).filter(([name, text]) => name !== '_' && text !== '');
+  const repeated = given.filter(([name, text]) => Array.isArray(text) && Object.hasOwn(schema.shape, name));
+  if (repeated.length > 0)
+    refuse(repeated.slice(0, maxDetails).map(([path]) => ({ path, message: 'must be given only once' })));
   return parse(schema, Object.fromEntries(given), {
     unknownMessage: (name) => `is not a known parameter${didYouMean(name, Object.keys(schema.shape))}`,
   });

@@ -86,6 +86,19 @@ describe('every list', () => {
     expect(lines).toEqual([]);
   });
 
+  test('refuses a parameter that is given twice, and names it', async () => {
+    const lines = await findErrors(lists, async (list) => {
+      const names = list.query.map(({ name }) => name);
+      const { status, json } = await request(list, names.map((name) => `${name}=1&${name}=2`).join('&'));
+      const repeated = (json?.details ?? []).filter(({ message }) => message === 'must be given only once');
+      const found = repeated.map(({ path }) => path).toSorted();
+      return status === 400 && found.join() === names.toSorted().join()
+        ? undefined
+        : JSON.stringify(json).slice(0, 200);
+    });
+    expect(lines).toEqual([]);
+  });
+
   test('suggests no name if none is similar', async () => {
     const lines = await findErrors(lists, async (list) => {
       const { details } = await request(list, 'zzzzzzzz=1').then(({ json }) => json ?? {});
