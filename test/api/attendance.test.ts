@@ -215,6 +215,32 @@ describe('marking a class', () => {
     ]);
   });
 
+  test('on a holiday, a mark in another class does not allow a new mark in this one', async () => {
+    const own = await service.school();
+    const [first, second] = [await addClass(0, own), await addClass(0, own)];
+    const student = await addStudent(first.classId, {}, own, day(-2));
+    await mark(first.classId, day(-5), { [student]: 'present' }, own.admin);
+    await own.insert('holiday', { name: 'Storm', date: day(-5) });
+    await move(student, second.classId, own);
+    const { message } = await refuse(second.classId, day(-5), { [student]: 'late' }, 409, own.admin);
+    expect(message).toBe(`${day(-5)} is a holiday (Storm). You can only correct existing marks.`);
+    expect(
+      await service.database.query(
+        `select class_id::integer, status from ${own.schema}.attendance where student_id = $1`,
+        [student],
+      ),
+    ).toEqual([{ class_id: first.classId, status: 'present' }]);
+  });
+
+  test('is idempotent also for a student with earlier marks in another class', async () => {
+    const [first, second] = [await addClass(1), await addClass(0)];
+    const [a = 0] = first.students;
+    await mark(first.classId, day(-5), { [a]: 'present' });
+    await move(a, second.classId);
+    for (const unchanged of [0, 1])
+      expect(await mark(second.classId, today, { [a]: 'late' })).toMatchObject({ marked: 1, unchanged });
+  });
+
   test('answers 400 for a day outside the academic year of the class', async () => {
     const own = await service.school();
     const { classId, students } = await addClass(1, own);
@@ -604,7 +630,7 @@ describe('permissions', () => {
   test('attendance.manage in the role teacher is limited to the classes that they teach', async () => {
     const at = await service.school();
     const [own, other] = [await addClass(1, at), await addClass(1, at)];
-    const { email } = await addClassTeacher(own.classId, ['teacher'], at);
+    const { email } = await addClassTeacher(own.classId, ['teacher', await at.role('api_key.manage')], at);
     await service.database.query(
       `insert into ${at.schema}.role_permission (role_id, permission_id) select r.id, p.id from ${at.schema}.role r, core.permission p where r.name = 'teacher' and p.name = 'attendance.manage'`,
     );
@@ -616,6 +642,12 @@ describe('permissions', () => {
     expect(
       (await teacher.get<{ class_id: number }[]>(`${path}/my-classes`)).data.map(({ class_id }) => class_id),
     ).toEqual([own.classId]);
+    // Nor does an API key of the teacher reach further.
+    const permissions = ['attendance.mark', 'attendance.manage'];
+    const { data } = await teacher.post<{ key: string }>('/api/api-keys', { name: 'Register', permissions }, 201);
+    const program = service.anonymous.with({ Authorization: `Bearer ${data.key}` });
+    expect((await mark(own.classId, today, all(own.students, 'late'), program)).corrected).toBe(1);
+    await refuse(other.classId, today, all(other.students, 'present'), 422, program);
   });
 
   test('my-classes is empty without attendance.mark, even for a user with other permissions', async () => {

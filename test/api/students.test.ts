@@ -290,6 +290,19 @@ describe('the list', () => {
     expect(ids(await find(`search=${search}`))).toEqual(ids(allStudents.filter(matches)));
   });
 
+  test('search uses its first eight words', async () => {
+    const own = await service.school();
+    const words = ['one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight'];
+    await own.insert('student', { first_name: words.join(' '), last_name: 'Words', admission_number: 'W1' });
+    const count = async (...search: string[]) =>
+      (await own.admin.get(`/api/students?search=${search.join('%20')}`)).pagination.totalItems;
+    expect([
+      await count(...words),
+      await count(...words, 'unknown'),
+      await count(...words.slice(0, 7), 'unknown'),
+    ]).toEqual([1, 1, 0]);
+  });
+
   test('a page contains at most 100 records, and the response reports this page size', async () => {
     const list = await listSchool.admin.get<Student[]>('/api/students?pageSize=1000');
     expect(list.pagination).toEqual({ page: 1, pageSize: 100, totalItems: 27, totalPages: 1 });

@@ -131,13 +131,20 @@ describe('permissions', () => {
     ]);
     const staff = await probe(school, 'Without permissions');
     const nobody = await school.user([]);
-    const student = await school.user(['student']);
+    const addStudent = async (...roles: string[]) => {
+      const { id: user_id, email } = await school.user(['student', ...roles]);
+      const admission_number = `user ${user_id}`;
+      await school.insert('student', { first_name: 'Stu', last_name: 'Dent', admission_number, user_id });
+      // A log-in reads which student the user is.
+      return service.anonymous.login({ tenant_id: school.id, email, password: testPassword });
+    };
+    const [student, studentWithRole] = [await addStudent(), await addStudent('Without permissions')];
     const outcome = async (endpoint: Registered, token: string) =>
       (await sendRequest(endpoint, token)).status === 403 ? 'refused' : 'admitted';
     for (const endpoint of open) {
       const isForStaff = endpoint.operation.open_to === 'staff';
       expect([endpoint.name, await outcome(endpoint, staff.client.token)]).toEqual([endpoint.name, 'admitted']);
-      for (const { token } of [nobody, student])
+      for (const { token } of [nobody, student, studentWithRole])
         expect([endpoint.name, await outcome(endpoint, token)]).toEqual([
           endpoint.name,
           isForStaff ? 'refused' : 'admitted',

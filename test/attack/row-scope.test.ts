@@ -272,10 +272,47 @@ describe('a student with every permission', () => {
     await teacher.get(`/api/classes/${past?.id ?? 0}`, 404);
   });
 
+  test('can no longer read a class that they have left', async () => {
+    const { schema } = school;
+    const left = await service.database.query<{ id: number; status: string }>(
+      `with year as (insert into ${schema}.academic_year (name, start_date, end_date)
+         select 'Left ' || n, make_date(2000 + n, 1, 1), make_date(2000 + n, 12, 31) from generate_series(3, 4) n returning id, start_date),
+       past as (insert into ${schema}.class (name, grade_id, academic_year_id) select 'Left', $1, id from year returning id, academic_year_id)
+       insert into ${schema}.enrollment (student_id, class_id, academic_year_id, starts_on, ends_on, status)
+       select $1, p.id, y.id, y.start_date, y.start_date + 9, case extract(year from y.start_date) when 2003 then 'withdrawn' else 'transferred' end
+       from past p join year y on y.id = p.academic_year_id returning class_id::integer as id, status`,
+      [near],
+    );
+    expect(left.map(({ status }) => status).toSorted()).toEqual(['transferred', 'withdrawn']);
+    for (const { id } of left) await student.get(`/api/classes/${id}`, 404);
+    const { data } = await student.get<{ id: number }[]>('/api/classes?pageSize=100');
+    expect(data.map(({ id }) => id).filter((id) => left.some((each) => each.id === id))).toEqual([]);
+  });
+
   test('cannot change their class, whose rules depend on students they cannot see', async () => {
     await student.get(`/api/classes/${near}`);
     await student.put(`/api/classes/${near}`, { capacity: 1 }, 404);
     await student.delete(`/api/classes/${near}`, 404);
     expect((await school.admin.get<{ capacity: number | null }>(`/api/classes/${near}`)).data.capacity).not.toBe(1);
   });
+});
+
+test('a user without any permission has the scope of a user who sees only their own rows', async () => {
+  const role = await school.role();
+  const { id } = await school.user([role]);
+  const [session] = await service.database.query<{ id: string; permissions: string[] }>(
+    'select id, permissions from platform.session where tenant_id = $1 and user_id = $2',
+    [school.id, id],
+  );
+  expect(session?.permissions).toEqual([]);
+  const client = new shared.pg.Client({ connectionString: service.database.url, options: '-c role=school_api' });
+  await client.connect();
+  try {
+    await client.query('begin');
+    await client.query(`select core.call('notifications_list', $1, '{}', '{}')`, [session?.id]);
+    const { rows } = await client.query<{ scope: string }>(`select current_setting('app.scope') as scope`);
+    expect(rows).toEqual([{ scope: 'own' }]);
+  } finally {
+    await client.end();
+  }
 });

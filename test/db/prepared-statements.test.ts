@@ -117,6 +117,7 @@ test('requests whose statements differ in text never share one', async () => {
       { grade_id: 1, is_active: true },
       { class_id: 1 },
       { is_deleted: true },
+      { is_deleted: false },
       { sort: 'last_name' },
       { sort: '-last_name' },
       { sort: 'last_name', order: 'desc' },
@@ -133,6 +134,42 @@ test('requests whose statements differ in text never share one', async () => {
     for (const params of [{ page: 3 }, { grade_id: 2 }, { class_id: 2 }, { grade_id: null, page: 2 }])
       await call(school, 'students_list', params, connection);
     expect(await statements(school, connection)).toHaveLength(different.length);
+  } finally {
+    await connection.end();
+  }
+});
+
+test('a list with ended records never shares a statement with one without them', async () => {
+  const { id } = (await call(other, 'students_create', { first_name: 'In', last_name: 'Voiced' })) as { id: number };
+  await service.database.query(
+    `insert into ${other.schema}.invoice (student_id, due_date, invoice_number, issued_at, voided_at)
+     select $1, '2026-10-01', 'INV-2026-00000' || n, now(), case n when 2 then now() end from generate_series(1, 2) n`,
+    [id],
+  );
+  for (let time = 0; time < 2; time++)
+    for (const [include_ended, items] of [
+      [true, 2],
+      [false, 1],
+    ] as const)
+      expect(await call(other, 'invoices_list', { include_ended })).toMatchObject({
+        pagination: { totalItems: items },
+      });
+});
+
+test('a page without its total never shares a statement with one that has it', async () => {
+  const connection = new shared.pg.Client({ connectionString: service.database.url });
+  await connection.connect();
+  const total = async (hasTotal: boolean) => {
+    const { rows } = await connection.query<{ page: { pagination: { totalItems: number } } }>(
+      `select core.record_page('audit_log', '{"pageSize": 10}', $1) as page`,
+      [hasTotal],
+    );
+    return rows[0]?.page.pagination.totalItems;
+  };
+  try {
+    expect(await total(false)).toBe(0);
+    expect(await total(true)).toBeGreaterThan(0);
+    expect(await total(false)).toBe(0);
   } finally {
     await connection.end();
   }
@@ -199,6 +236,28 @@ test('a statement reads its own parameters, also after it has called a function 
     [`select json_build_array(${parameter}, core.run_prepared(null, '{"a": "inner"}', 'missing'), ${parameter})`],
   );
   expect(again?.answer).toEqual(['outer', null, 'outer']);
+});
+
+test('a statement in a read-only transaction reads its own parameters too, prepared or not', async () => {
+  const parameter = "(select core.parameters() ->> 'a')";
+  const inner = `select to_json(${parameter})`.replaceAll("'", "''");
+  // Three different expressions, since Postgres evaluates equal ones in one place.
+  const outer = `select json_build_array(${parameter}, core.run_prepared('${inner}', '{"a": "inner"}'),
+    (select core.parameters() ->> 'a' || ''))`;
+  const client = new shared.pg.Client({ connectionString: service.database.url });
+  await client.connect();
+  try {
+    await client.query('begin read only');
+    for (let time = 0; time < 3; time++) {
+      const { rows } = await client.query<{ answer: string[] }>(
+        `select core.run_prepared($1, '{"a": "outer"}') as answer`,
+        [outer],
+      );
+      expect(rows[0]?.answer).toEqual(['outer', 'inner', 'outer']);
+    }
+  } finally {
+    await client.end();
+  }
 });
 
 test('pages of different sizes share a statement, and a value that looks like a parameter is a value', async () => {

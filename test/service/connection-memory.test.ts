@@ -203,7 +203,34 @@ test('a connection whose backend has less memory than estimated is kept', async 
   // An estimate of 28 MB for a backend that has loaded nothing.
   for (let n = 1; n < 50; n++) expect(await backend(n)).toBe(first);
   expect(pool.counts.replacedForMemory).toBe(0);
+  // Now it has more than the limit, and is replaced when the estimate reaches it again.
+  await pool.query(`prepare large as select '${'x'.repeat(25_000_000)}'`, {
+    school: 'school-0',
+    isVerified: true,
+    planKey: 'students_list',
+  });
+  for (let n = 50; n < 100; n++) await backend(n);
+  await until(() => pool.counts.replacedForMemory === 1 || undefined);
+  expect(await backend(0)).not.toBe(first);
   await pool.end();
+});
+
+test('a connection whose backend does not tell its memory is replaced by the estimate', async () => {
+  const [real] = await service.database.query<{ text: string }>(
+    `select pg_get_functiondef('core.backend_memory_mb'::regproc) as text`,
+  );
+  await service.database.query(
+    `create or replace function core.backend_memory_mb() returns double precision language sql stable return null::double precision`,
+  );
+  const pool = openPool({ size: 1, maxConnectionMb: 20 });
+  try {
+    for (let n = 0; n < 50; n++)
+      await pool.query('select', { school: `school-${n}`, isVerified: true, planKey: 'students_list' });
+    await until(() => pool.counts.replacedForMemory === 1 || undefined);
+  } finally {
+    await pool.end();
+    await service.database.query(real?.text ?? '');
+  }
 });
 
 test('a school waits for its first connection when many schools are active, so that each backend keeps fewer', async () => {

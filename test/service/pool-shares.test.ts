@@ -90,3 +90,68 @@ test('a school that waits for connections which other schools do not use is not 
   const answers = await Promise.allSettled(Array.from({ length: 30 }, () => send(1, 0.3)));
   expect(answers.map(({ status }) => status)).not.toContain('rejected');
 });
+
+const pidsOf = async (pool: SchoolPool, requests: Partial<ConnectionRequest>[], seconds = 0) => {
+  const text = `select pg_backend_pid() as pid from pg_sleep(${seconds})`;
+  const answers = await Promise.all(
+    requests.map((request) =>
+      pool.query<{ pid: number }>(text, { school: 1, isVerified: true, planKey: 'x', ...request }),
+    ),
+  );
+  return answers.map(({ rows }) => rows[0]?.pid);
+};
+
+test('schools spread over the connections', async () => {
+  const pool = open(4);
+  const pids = new Set<number | undefined>();
+  for (let school = 1; school <= 40; school++) for (const pid of await pidsOf(pool, [{ school }])) pids.add(pid);
+  expect(pids.size).toBe(4);
+});
+
+test('schools that nobody has logged in to do not reduce the share of another one', async () => {
+  const pool = open(8);
+  for (let n = 0; n < 50; n++) await pidsOf(pool, [{ school: `invented-${n}`, isVerified: false }]);
+  expect(new Set(await pidsOf(pool, Array<object>(6).fill({}), 0.2)).size).toBe(6);
+});
+
+test('one school leaves a fifth of the connections to others, also after it has waited', async () => {
+  const pool = open(10);
+  const lock = new shared.pg.Client({ connectionString: service.database.url });
+  await lock.connect();
+  await lock.query('begin; select pg_advisory_xact_lock(1)');
+  const requests = Array.from({ length: 20 }, () =>
+    pool.query('select pg_advisory_xact_lock_shared(1)', { school: 1, isVerified: true, planKey: 'x' }),
+  );
+  // Longer than a school waits for connections above its share.
+  expect(await pidsOf(pool, [{ school: 2 }], 1)).toHaveLength(1);
+  expect(pool.waitingCount).toBe(12);
+  await lock.query('commit');
+  await lock.end();
+  await Promise.all(requests);
+});
+
+test('a full queue lets in a school, and a caller of the busiest school, with fewer requests than others', async () => {
+  const { pool, send, unlock } = await lockedPool();
+  const flood = Array.from({ length: 101 }, () => send('flood', { caller: 'busy' }));
+  await until(() => pool.waitingCount === 100 || undefined);
+  const refuse = (school: number, caller: string) => () => {
+    pool.refuseOverload({ school, isVerified: true, caller });
+  };
+  expect(refuse(1, 'busy')).toThrow('Too many requests are waiting for the database.');
+  expect(refuse(1, 'another')).not.toThrow();
+  expect(refuse(2, 'busy')).not.toThrow();
+  await unlock();
+  await Promise.all(flood);
+});
+
+test('a login of an operator does not wait for requests without a session', async () => {
+  const { pool, done, send, unlock } = await lockedPool();
+  // They have the only connection of schools, and the reserved one.
+  const first = [send('first', { school: 'north', isVerified: false }), send('first', { school: 'platform' })];
+  const others = Array.from({ length: 10 }, () => send('other', { school: 'north', isVerified: false }));
+  const login = send('login', { school: 'platform', isVerified: false });
+  await until(() => pool.waitingCount === 11 || undefined);
+  await unlock();
+  await Promise.all([...first, ...others, login]);
+  expect(done.indexOf('login')).toBeLessThan(5);
+});
