@@ -271,6 +271,7 @@ test('pages of different sizes share a statement, and a value that looks like a 
 test('a connection limits its statements and keeps those in use', async () => {
   const connection = await connect();
   try {
+    await call(other, 'religions_create', { name: 'Before' }, connection);
     for (let size = 101; size <= 140; size++) {
       // Only sizes beyond those that clients may ask for have statements of their own.
       await gradeNames(school, { pageSize: size }, connection);
@@ -282,6 +283,11 @@ test('a connection limits its statements and keeps those in use', async () => {
     }
     // Never removed, since it ran between any two others.
     expect(await statements(other, connection)).toMatchObject([{ runs: 40 }]);
+    // These were removed, and are prepared again.
+    await call(other, 'religions_create', { name: 'After' }, connection);
+    expect(await call(other, 'religions_list', {}, connection)).toMatchObject({
+      data: [{ name: 'After' }, { name: 'Before' }],
+    });
   } finally {
     await connection.end();
   }
