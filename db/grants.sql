@@ -56,7 +56,8 @@ declare
   v_shared text[] := '{
     run_operation,run_write,is_feature_enabled,whole_school_permissions,tenant_id,user_id,session_id,teacher_id,
     student_id,permissions,has_permission,has_permission_for_all,time_zone,day_at_school,day_begins,today,fail,
-    refuse_field,diff,enqueue,enqueue_all,enabled_features,record_page,json_page,deleted_record,search_patterns,
+    refuse_field,diff,enqueue,enqueue_all,enabled_features,record_page,json_page,deleted_record,
+    narrow_to_own_student,search_patterns,
     sort_key,run_prepared,run_prepared_in_write,run_unprepared,search_path_of,parameters,prepare,
     evict_prepared_statements,max_prepared_statements,record_page_query,
     record_where,record_export_page,record_sort_keys,has_narrow_condition,is_search_prepared,record_insert,

@@ -49,6 +49,7 @@ select core.define_record('invoice', p_table => 'invoice', p_key => 'i.id', p_on
         and o.search_text || ' ' || lower(n.invoice_number) like all (:patterns))))$$,
   p_ended => 'i.voided_at is not null',
   p_single_page_filters => '{student_id}', p_narrow_filters => '{class_id}',
+  p_own_student_scopes => '{taught,own}',
   p_equals => '{student_id,class_id}',
   p_default_sort => 'created_at', p_default_order => 'desc',
   p_writable => '{due_date,notes}',

@@ -26,7 +26,7 @@ select core.define_record('notification', p_table => 'notification', p_key => 'n
   p_search => $$platform.search_normal(n.title || ' ' || n.message)$$,
   p_equals => '{type}',
   p_default_sort => 'created_at', p_default_order => 'desc');
-select core.define_filter('notification', 'is_read', '(n.read_at is not null) = :value::boolean');
+select core.define_filter('notification', 'is_read', '(n.read_at is not null) = :value::boolean', p_is_literal => true);
 select core.define_sort('notification', 'created_at', 'n.id');
 
 create function api.notifications_list(p jsonb) returns json language sql stable as $$
@@ -310,8 +310,11 @@ begin
         requested.value - 'student_id' || jsonb_build_object('student_name', s.first_name || ' ' || s.last_name))
       order by requested.n)
     from jsonb_array_elements(core.parameters()) with ordinality requested (value, n)
-    join student s on s.id = (requested.value ->> 'student_id')::bigint
-    left join user_account u on u.id = s.user_id and u.is_active and u.deleted_at is null
+    -- With a limit, Postgres looks up each row. It expects 100 times as many and would read all tables.
+    cross join lateral (
+      select * from student where id = (requested.value ->> 'student_id')::bigint limit 1) s
+    left join lateral (
+      select email from user_account where id = s.user_id and is_active and deleted_at is null limit 1) u on true
     cross join lateral (
       select jsonb_build_object('user_id', s.user_id) as value
       where s.user_id is not null

@@ -46,6 +46,7 @@ select core.define_record('payment', p_table => 'payment', p_key => 'p.id', p_on
         and concat_ws(' ', o.search_text, n.search_text,
           (select lower(b.invoice_number) from invoice b where b.id = n.invoice_id)) like all (:patterns))))$$,
   p_single_page_filters => '{student_id,student_fee_id,invoice_id}', p_narrow_filters => '{class_id}',
+  p_own_student_scopes => '{taught,own}',
   p_equals => '{student_id,student_fee_id,invoice_id,payment_method}',
   p_default_sort => 'payment_date', p_default_order => 'desc');
 select core.define_filter('payment', 'class_id', $$

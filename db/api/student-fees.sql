@@ -31,6 +31,7 @@ select core.define_record('student_fee', p_table => 'student_fee', p_key => 'f.i
       and search_text like all (:patterns)))
   $$,
   p_single_page_filters => '{student_id}', p_narrow_filters => '{class_id}',
+  p_own_student_scopes => '{taught,own}',
   p_equals => '{student_id,class_id,fee_structure_id}',
   p_default_sort => 'due_date',
   p_writable => '{due_date}',

@@ -37,7 +37,7 @@ select core.define_record('transport_enrollment', p_table => 'transport_enrollme
   $$,
   p_search => 's.search_text',
   p_ended => $$e.status = 'cancelled'$$,
-  p_narrow_filters => '{route_id,student_id,stop_id,class_id}',
+  p_narrow_filters => '{route_id,student_id,stop_id,class_id}', p_own_student_scopes => '{own}',
   p_equals => '{route_id,student_id,stop_id,s.class_id,status,enrollment_type}',
   p_default_sort => 'created_at', p_default_order => 'desc',
   p_unversioned_fields => '{bus_id,bus_registration_number,driver_name,driver_phone}');

@@ -155,6 +155,7 @@ create table core.record (
   literal_filters text[] not null default '{}',
   narrow_filters text[] not null,
   single_page_filters text[] not null,
+  own_student_scopes text[] not null,
   sorts jsonb not null default '{}',
   default_sort text,
   default_order text not null,
@@ -187,6 +188,9 @@ comment on column core.record.search is
   'The text expression that must contain every word of the search. Or a condition, when the words are in tables that '
   'are faster to search separately: :pattern for one word; or :patterns for all words, with :pattern for the longest '
   'one, which an index can use; or :phrase for the search as one text.';
+comment on column core.record.own_student_scopes is
+  'The row scopes in which the row policy shows only the rows of the student who is the user. A list then also has the '
+  'filter student_id: Postgres can not use an index for the policy, since it allows other rows in another scope.';
 comment on column core.record.filters is
   '{query parameter: condition with :value}, from p_equals and core.define_filter.';
 comment on column core.record.literal_filters is
@@ -221,7 +225,7 @@ create function core.define_record(
   p_unversioned_fields text[] default '{}', p_reader text default null, p_is_single boolean default false,
   p_key_parts text[] default null, p_deleted_condition text default null, p_restore_fields text[] default '{}',
   p_ended text default null, p_narrow_filters text[] default '{}', p_single_page_filters text[] default '{}',
-  p_volatile_fields text[] default '{}'
+  p_volatile_fields text[] default '{}', p_own_student_scopes text[] default '{}'
 ) returns void language plpgsql as $define$
 declare
   v_column text;
@@ -230,11 +234,12 @@ declare
 begin
   insert into core.record (name, table_name, key, key_parts, is_single, columns, source, one_row_per_key, condition,
       deleted_condition, restore_fields, ended, search, default_sort, default_order, writable, unversioned_fields,
-      volatile_fields, reader, narrow_filters, single_page_filters)
+      volatile_fields, reader, narrow_filters, single_page_filters, own_student_scopes)
     values (p_name, p_table, p_key, coalesce(p_key_parts, array[p_key]), p_is_single, p_columns, p_source,
       p_one_row_per_key, p_condition, p_deleted_condition, p_restore_fields, p_ended, p_search, p_default_sort,
       p_default_order, p_writable, p_unversioned_fields || p_volatile_fields || '{updated_at}', p_volatile_fields,
-      coalesce(p_reader, p_name || '_record'), p_narrow_filters, p_single_page_filters);
+      coalesce(p_reader, p_name || '_record'), p_narrow_filters, p_single_page_filters,
+      p_own_student_scopes);
   foreach v_column in array p_equals loop
     v_type := substring(v_column from '::(\w+)$');
     v_column := split_part(v_column, '::', 1);

@@ -206,6 +206,7 @@ const granted: Record<string, string[]> = {
     'record_sort_keys',
     'has_narrow_condition',
     'is_search_prepared',
+    'narrow_to_own_student',
     'record_page',
     'record_page_query',
     'record_update',

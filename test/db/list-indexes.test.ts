@@ -49,6 +49,7 @@ beforeAll(async () => {
      insert into ${schema}.student_fee (student_id, fee_structure_id, class_id, amount, due_date) select n, 1, 1 + n % 400, 100, '2026-01-10'::date + n % 300 from generate_series(1, 20000) n;
      insert into ${schema}.payment (student_id, student_fee_id, amount, payment_date, payment_method, reference_number, receipt_number)
        select n, n, 10, '2026-01-10'::date + n % 300, 'cash', 'Cheque ' || n * 31, 'RCT-2026-' || lpad(n::text, 6, '0') from generate_series(1, 20000) n;
+     insert into ${schema}.counter (name, value) values ('RCT-2026', 20000);
      insert into ${schema}.payment (student_id, invoice_id, amount, payment_date, payment_method) select n, n, 10, '2025-01-10', 'card' from generate_series(1, 10000) n;
      reset session_replication_role`,
   );
@@ -57,6 +58,11 @@ beforeAll(async () => {
     `insert into ${schema}.user_account (email, first_name, last_name) select 'u' || n || '@test.example', 'U', 'U' from generate_series(1, 200) n;
      insert into ${schema}.notification (user_id, title, message, read_at)
        select case when n % 3 = 0 then 1 else 2 + n % 199 end, 'Title ' || n, 'M', case when n > 300 then now() end from generate_series(1, 30000) n`,
+  );
+  // Every student has a login.
+  await database.query(
+    `insert into ${schema}.user_account (email, first_name, last_name) select 's' || n || '@test.example', 'S', 'S' from generate_series(201, 20000) n;
+     set session_replication_role = replica; update ${schema}.student set user_id = id, parent_email = 'p@test.example' where id > 200; reset session_replication_role`,
   );
   classId = 17;
   await database.query(
@@ -96,7 +102,11 @@ const nodes = (plan: Plan): Plan[] => [plan, ...(plan.Plans ?? []).flatMap(nodes
  * The plans of every statement that an operation runs inside the database, in the school's own role and settings, as
  * far as they scan one of these tables: auto_explain sees the statements of functions too.
  */
-async function plans(
+const plans = (operation: string, params: object, ...tables: string[]) => plansOf({}, operation, params, ...tables);
+
+/** The same, with these settings of a request besides those of a user who sees the whole school. */
+async function plansOf(
+  settings: Record<string, string>,
   operation: string,
   params: object,
   ...tables: string[]
@@ -119,6 +129,8 @@ async function plans(
          set_config('app.whole_school_permissions', '{attendance.read,attendance.manage}', true), set_config('search_path', $2, true)`,
       [String(school.id), `${school.schema}, public`],
     );
+    for (const [name, value] of Object.entries(settings))
+      await client.query('select set_config($1, $2, true)', [name, value]);
     await client.query('set local role school_tenant');
     const { rows } = await client.query<{ answer: { data?: { last_name: string }[] } }>(
       `select api.${operation}($1) as answer`,
@@ -275,6 +287,34 @@ describe('with 20,000 students and row security', () => {
         expect({ params, scans: narrowed.scans }).not.toEqual({ params, scans: expect.arrayContaining(['Seq Scan']) });
       }
     }
+  });
+
+  test.each([
+    ['student_fees_list', 'student_fee', 1, ['own', 'taught']],
+    ['payments_list', 'payment', 2, ['own', 'taught']],
+    ['invoices_list', 'invoice', 1, ['own', 'taught']],
+    ['transport_enrollments_list', 'transport_enrollment', 1, ['own']],
+  ])('%s of a student reads the rows of this student by an index', async (operation, table, count, scopes) => {
+    for (const scope of scopes) {
+      const settings = { 'app.scope': scope, 'app.student_id': '777' };
+      const { answer, scans } = await plansOf(settings, operation, {}, table);
+      expect(answer.data).toMatchObject(Array(count).fill({ student_id: 777 }));
+      expect(answer.pagination?.totalItems).toBe(count);
+      expect(scans).not.toContain('Seq Scan');
+      // Another student is not in sight, and a user who is no student sees nobody.
+      const other = await plansOf(settings, operation, { student_id: 778 }, table);
+      expect(other.answer.data).toEqual([]);
+      const nobody = await plansOf({ 'app.scope': scope, 'app.student_id': '' }, operation, {}, table);
+      expect(nobody.answer.data).toEqual([]);
+    }
+  });
+
+  test('a payment finds the student and the users to notify by keys', async () => {
+    const params = { student_fee_id: 777, amount: 1, payment_method: 'cash' };
+    const { answer, scans } = await plans('payments_create', params, 'student', 'user_account');
+    expect(answer).toMatchObject({ student_id: 777 });
+    expect(scans.filter((scan) => scan.includes('user_account_pkey')).length).toBeGreaterThanOrEqual(3);
+    expect(scans).not.toContain('Seq Scan');
   });
 
   test('a late page of fees is found without reading students, for every sort', async () => {
