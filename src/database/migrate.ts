@@ -361,10 +361,24 @@ async function changeSkips(client: pg.Client, { skip, unskip = [] }: MigrateOpti
   }
 }
 
+/** @throws if the roles have no privileges, after a restore of a dump in a server that did not have the roles yet */
+async function requirePrivileges(client: pg.Client): Promise<void> {
+  const { rows } = await client.query<{ are_lost: boolean }>(
+    `select exists (select from pg_namespace
+       where nspname = 'core' and not has_schema_privilege('school_api', oid, 'usage')) as are_lost`,
+  );
+  if (!rows[0]?.are_lost) return;
+  throw new Error(
+    'The roles of the service have no privileges in this database, because they did not exist when its dump was restored. ' +
+      'Now they exist: drop the database, create it again and restore the dump again. See docs/backup.md, "pg_dump".',
+  );
+}
+
 /** Applies the shared migrations and those of graphile-worker, and creates the database roles. */
 async function migrateSharedSchemas(client: pg.Client, ownerUrl: string): Promise<void> {
   await client.query("select set_config('school.role_settings', $1, false)", [JSON.stringify(roleSettings)]);
   await client.query((await sqlFile('db/roles.sql')).text);
+  await requirePrivileges(client);
   await client.query((await sqlFile('db/search.sql')).text);
   // Requests queue behind a migration that waits for a lock, for example of pg_dump. It therefore waits briefly, then
   // lets them pass and tries again. Each migration is one transaction.

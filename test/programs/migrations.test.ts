@@ -71,6 +71,16 @@ describe('migrate()', () => {
     expect(await snapshot(database)).toEqual(before);
   });
 
+  test('refuses a database whose roles have lost their privileges, as after the restore of a dump without roles', async () => {
+    const database = await newDatabase(1);
+    await database.query('revoke usage on schema core from school_api');
+    await expect(migrate({ ownerUrl: database.url })).rejects.toThrow(
+      'The roles of the service have no privileges in this database',
+    );
+    await database.query('grant usage on schema core to school_api');
+    expect(await migrate({ ownerUrl: database.url })).toMatchObject({ failed: [] });
+  });
+
   test('gives the same result when five processes migrate an empty database at once', async () => {
     const [many, single] = [await newDatabase('empty'), await newDatabase()];
     const runs = await Promise.all(
