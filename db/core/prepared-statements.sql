@@ -6,7 +6,7 @@
 create function core.max_prepared_statements() returns integer language sql stable
   return coalesce(nullif(current_setting('app.max_prepared_statements', true), '')::integer, 500);
 comment on function core.max_prepared_statements is
-  'The approximate number of prepared statements that one connection keeps, of 80 to 330 kB each. A superuser can '
+  'The approximate number of prepared statements that one connection keeps, of 80 kB to 1.2 MB each. A superuser can '
   'change it with alter database ... set app.max_prepared_statements. The API estimates the memory of its connections '
   'with the default, so with more statements they can become larger than DATABASE_CONNECTION_MB.';
 

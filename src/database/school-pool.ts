@@ -124,6 +124,11 @@ const idleTimeoutMs = 5 * 60_000;
  */
 const maxAgeMs = 15 * 60_000;
 const randomAgeMs = () => maxAgeMs * (0.8 + 0.4 * Math.random());
+/**
+ * A connection in use asks its backend for its memory this often, whatever the estimate is. Requests can have many more
+ * plans than the estimate knows, and larger ones.
+ */
+const measureEveryMs = 60_000;
 /** A backend is kept if it is smaller than this part of the limit, so that it is not measured at each request. */
 const keepBelowRatio = 0.95;
 /** At most this many requests wait for each connection. Each takes some kilobytes, and 64 kB with a large body. */
@@ -147,6 +152,8 @@ interface Slot {
   backend: Backend;
   /** When its connection is old enough to be replaced. */
   replaceAt: number;
+  /** When its backend is asked for its memory. */
+  measureAt: number;
 }
 
 /** The requests of a caller. */
@@ -230,6 +237,7 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
       isBusy: false,
       backend: newBackend(),
       replaceAt: Infinity,
+      measureAt: Infinity,
     };
     // The pool replaces a broken idle connection. Without a listener the error event would end the process.
     pool.on('error', () => undefined);
@@ -237,6 +245,7 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
       client.on('error', () => undefined);
       slot.backend = newBackend();
       slot.replaceAt = Date.now() + randomAgeMs();
+      slot.measureAt = Date.now() + measureEveryMs;
     });
     return slot;
   });
@@ -464,14 +473,17 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
     schools.forgetIdle();
   }
 
-  function replacementReason({ backend, replaceAt }: Slot): ReplacementReason | undefined {
+  function replacementReason({ backend, replaceAt, measureAt }: Slot): ReplacementReason | undefined {
     if (isReplacing || isEnded) return undefined;
     if (estimatedMb(backend) >= maxConnectionMb) return 'replacedForMemory';
-    return Date.now() >= replaceAt ? 'replacedForAge' : undefined;
+    if (Date.now() >= replaceAt) return 'replacedForAge';
+    return Date.now() >= measureAt ? 'replacedForMemory' : undefined;
   }
 
   /** Whether the backend is clearly below the limit, unlike its estimate. Without an answer the estimate counts. */
-  async function isBelowLimit({ backend }: Slot, client: pg.PoolClient): Promise<boolean> {
+  async function isBelowLimit(slot: Slot, client: pg.PoolClient): Promise<boolean> {
+    const { backend } = slot;
+    slot.measureAt = Date.now() + measureEveryMs;
     // The types of pg lack query_timeout.
     const statement: pg.QueryConfig & { query_timeout: number } = {
       text: 'select core.backend_memory_mb() as mb',
@@ -481,7 +493,7 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
       .query<{ mb: number | null }>(statement)
       .then(({ rows }) => rows[0]?.mb ?? null)
       .catch(() => null);
-    if (reported === null) return false;
+    if (reported === null) return estimatedMb(backend) < maxConnectionMb;
     correctEstimate(backend, reported);
     return estimatedMb(backend) < keepBelowRatio * maxConnectionMb;
   }

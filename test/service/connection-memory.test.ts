@@ -215,6 +215,30 @@ test('a connection whose backend has less memory than estimated is kept', async 
   await pool.end();
 });
 
+test('a connection asks its backend every minute, and is replaced if it has more memory than estimated', async () => {
+  const start = Date.now();
+  const clock = jest.spyOn(Date, 'now').mockReturnValue(start);
+  const pool = openPool({ size: 1, maxConnectionMb: 20 });
+  const request = { school: 1, isVerified: true, planKey: 'students_list' };
+  const backend = async () =>
+    (await pool.query<{ pid: number }>('select pg_backend_pid() as pid', request)).rows[0]?.pid;
+  try {
+    const first = await backend();
+    clock.mockReturnValue(start + 61_000);
+    // Asked, and kept.
+    expect(await backend()).toBe(first);
+    await pool.query(`prepare large as select '${'x'.repeat(25_000_000)}'`, request);
+    expect(await backend()).toBe(first);
+    clock.mockReturnValue(start + 122_000);
+    await backend();
+    await until(() => pool.counts.replacedForMemory === 1 || undefined);
+    expect(await backend()).not.toBe(first);
+  } finally {
+    clock.mockRestore();
+    await pool.end();
+  }
+});
+
 test('a connection whose backend does not tell its memory is replaced by the estimate', async () => {
   const [real] = await service.database.query<{ text: string }>(
     `select pg_get_functiondef('core.backend_memory_mb'::regproc) as text`,
