@@ -59,7 +59,7 @@ export interface SchoolPoolCounts {
   /** Checkouts of the first two connections of a school (the first if many schools are active), and of any other one. */
   preferred: number;
   fallback: number;
-  /** Connections replaced because of their estimated memory, and because of their age. */
+  /** Connections replaced because of the memory of their backend, and because of their age. */
   replacedForMemory: number;
   replacedForAge: number;
   /** Requests whose client was gone: while they waited, and while their statement ran. */
@@ -125,8 +125,8 @@ const idleTimeoutMs = 5 * 60_000;
 const maxAgeMs = 15 * 60_000;
 const randomAgeMs = () => maxAgeMs * (0.8 + 0.4 * Math.random());
 /**
- * A connection in use asks its backend for its memory this often, whatever the estimate is. Requests can have many more
- * plans than the estimate knows, and larger ones.
+ * A connection in use is asked for the memory of its backend this often, even if the estimate is low: requests can have more
+ * and larger plans than the estimate counts.
  */
 const measureEveryMs = 60_000;
 /** A backend is kept if it is smaller than this part of the limit, so that it is not measured at each request. */
@@ -473,6 +473,7 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
     schools.forgetIdle();
   }
 
+  /** Why a connection may have to be replaced. For its memory, `replaceIfNeeded` asks the backend first. */
   function replacementReason({ backend, replaceAt, measureAt }: Slot): ReplacementReason | undefined {
     if (isReplacing || isEnded) return undefined;
     if (estimatedMb(backend) >= maxConnectionMb) return 'replacedForMemory';

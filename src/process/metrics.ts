@@ -175,7 +175,7 @@ function createSchoolPoolCounters(prom: Prometheus, registers: Registry[], { cou
   );
   counter(
     'school_database_replacements_total',
-    'Connections replaced because of the estimated memory of their backend, or because of their age.',
+    'Connections replaced because of the memory of their backend, or because of their age.',
     'reason',
     () => ({ memory: counts.replacedForMemory, age: counts.replacedForAge }),
   );
