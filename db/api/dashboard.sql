@@ -30,7 +30,7 @@ create function api.dashboard(p_is_whole_school boolean) returns table (answer j
         else (
           select count(*)
           from student
-          where is_active and deleted_at is null and class_id = any (array(select id from class)))
+          where is_active and deleted_at is null and class_id = any ((select scope_class_ids())::bigint[]))
       end,
       'total_teachers', case
         when not can_read then null
@@ -47,20 +47,20 @@ create function api.dashboard(p_is_whole_school boolean) returns table (answer j
                 select c.id
                 from class c
                 join academic_year y on y.id = c.academic_year_id
-                where y.is_current))))
+                where y.is_current and c.id = any (scope_class_ids())))))
       end,
       'total_classes', case when can_read then (
         select count(*)
         from class c
         join academic_year y on y.id = c.academic_year_id
-        where y.is_current) end,
+        where y.is_current and (p_is_whole_school or c.id = any ((select scope_class_ids())::bigint[]))) end,
       'attendance_today', (
         select json_build_object(
           'present', case when can_read then coalesce(sum(present + late), 0) end,
           'absent', case when can_read then coalesce(sum(absent), 0) end,
           'late', case when can_read then coalesce(sum(late), 0) end)
         from attendance_day
-        where date = today and (p_is_whole_school or class_id = any (array(select id from class)))),
+        where date = today and (p_is_whole_school or class_id = any ((select scope_class_ids())::bigint[]))),
       'fee_summary', json_build_object(
         'collected_this_month', case when can_read_fees then (
           select coalesce(sum(amount), 0)

@@ -39,7 +39,7 @@ select core.define_record('student', p_table => 'student', p_key => 's.id', p_on
   p_condition => 's.deleted_at is null', p_deleted_condition => 's.deleted_at is not null',
   p_restore_fields => '{admission_number}',
   p_search => 's.search_text',
-  p_single_page_filters => '{class_id,roll_of_class_id}',
+  p_single_page_filters => '{class_id,roll_of_class_id}', p_narrow_filters => '{is_in_scope}',
   p_equals => '{grade_id,is_active}',
   p_default_sort => 'last_name',
   p_writable => '{first_name,last_name,roll_number,admission_number,date_of_birth,gender,email,phone,class_id,
@@ -55,6 +55,10 @@ select core.define_filter('student', 'without_class', '(s.class_id is null) = :v
 select core.define_filter('student', 'academic_year_id', $$
   s.id in (select student_id from enrollment where academic_year_id = :value::bigint
     and status in ('active', 'completed'))
+$$);
+-- The condition of the row policy for users who do not see the whole school. In a filter it uses indexes.
+select core.define_filter('student', 'is_in_scope', $$
+  (s.class_id = any ((select taught_class_ids())::bigint[]) or s.id = (select core.student_id()))
 $$);
 select core.define_sort('student', 'last_name',
   'platform.search_normal(s.last_name)', 'platform.search_normal(s.first_name)');
@@ -99,7 +103,8 @@ begin
   if p ->> 'is_deleted' = 'true' then
     perform api.require_student_delete();
   end if;
-  return core.record_page('student', p);
+  return core.record_page('student', p || case
+    when core.has_whole_school_scope() then '{}' else '{"is_in_scope": true}' end::jsonb);
 end $$;
 comment on function api.students_list is
   'Students by last name. Searches the names of student and parent, admission number, roll number and email. '

@@ -427,14 +427,17 @@ create function core.set_row_scope(p_search_path text, p_scope text, p_needed_pe
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_teacher_id bigint;
-  v_class_ids bigint[];
+  v_taught_ids bigint[];
+  v_attended_ids bigint[];
 begin
   perform set_config('search_path', p_search_path, true), set_config('app.scope', 'all', true);
-  select t.id, array(
-      select cs.class_id from core.class_staff() cs where cs.teacher_id = t.id
-      union
-      select e.class_id from enrollment e where e.student_id = u.student_id and e.status in ('active', 'completed'))
-    into v_teacher_id, v_class_ids
+  select t.id,
+      array(select distinct cs.class_id from core.class_staff() cs where cs.teacher_id = t.id),
+      array(
+        select distinct e.class_id
+        from enrollment e
+        where e.student_id = u.student_id and e.status in ('active', 'completed'))
+    into v_teacher_id, v_taught_ids, v_attended_ids
     from (select core.user_id() as id, core.student_id() as student_id) u
     left join teacher t on t.user_id = u.id and t.deleted_at is null;
   if p_needed_permission is not null and v_teacher_id is null and core.student_id() is null then
@@ -443,12 +446,14 @@ begin
   perform
     set_config('app.scope', p_scope, true),
     set_config('app.teacher_id', coalesce(v_teacher_id::text, ''), true),
-    set_config('app.class_ids', ',' || array_to_string(v_class_ids, ',') || ',', true);
+    set_config('app.attended_class_ids', format(',%s,', array_to_string(v_attended_ids, ',')), true),
+    set_config('app.class_ids', format(',%s,', array_to_string(
+      case p_scope when 'taught' then v_taught_ids else v_taught_ids || v_attended_ids end, ',')), true);
 end $$;
 comment on function core.set_row_scope is
-  'Sets the scope of a user who does not see the whole school: their teacher record, and the classes that they teach, '
-  'attend or attended. Raises forbidden for a user who is neither student nor teacher and lacks p_needed_permission, '
-  'which is null if the user may run the operation without being one.';
+  'Sets the scope of a user who does not see the whole school: their teacher record, the classes that they teach, and '
+  'the classes that they attend or attended. Raises forbidden for a user who is neither student nor teacher and lacks '
+  'p_needed_permission, which is null if the user may run the operation without being one.';
 
 create function core.branch_on_operation(p_operations core.operation[]) returns text language plpgsql immutable as $$
 declare

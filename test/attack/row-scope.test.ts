@@ -31,6 +31,16 @@ let school: School;
 let teacher: Client & { id: number };
 let student: Client & { id: number };
 
+/** Logs in again, with the present permissions of the roles. */
+async function again(user: { id: number }): Promise<Client & { id: number }> {
+  const [row] = await service.database.query<{ email: string }>(
+    `select email from ${school.schema}.user_account where id = $1`,
+    [user.id],
+  );
+  const client = await service.anonymous.login({ tenant_id: school.id, email: row?.email, password: 'test-password' });
+  return Object.assign(client, { id: user.id });
+}
+
 beforeAll(async () => {
   school = await service.school();
   await populate(service, school, { endpoints, document }, near - 1, 'Plain');
@@ -65,17 +75,6 @@ beforeAll(async () => {
     `insert into ${schema}.role_permission (role_id, permission_id)
      select r.id, p.id from ${schema}.role r, core.permission p where r.is_system and r.name in ('teacher', 'student') on conflict do nothing`,
   );
-  // Log in again, with the new permissions of the roles.
-  const again = async (user: { id: number }) => {
-    const [row] = await service.database.query<{ email: string }>(
-      `select email from ${schema}.user_account where id = $1`,
-      [user.id],
-    );
-    return Object.assign(
-      await service.anonymous.login({ tenant_id: school.id, email: row?.email, password: 'test-password' }),
-      { id: user.id },
-    );
-  };
   [teacher, student] = [await again(teacher), await again(student)];
 });
 
@@ -294,6 +293,94 @@ describe('a student with every permission', () => {
     await student.put(`/api/classes/${near}`, { capacity: 1 }, 404);
     await student.delete(`/api/classes/${near}`, 404);
     expect((await school.admin.get<{ capacity: number | null }>(`/api/classes/${near}`)).data.capacity).not.toBe(1);
+  });
+});
+
+describe('a user who is both a teacher and a student, with every permission', () => {
+  const classmate = 'Qwfpg';
+  /** Operations that name a class and change neither the class nor its students, except the user's own record. */
+  const naming = [
+    ...['students_promotion_preview', 'timetable_check_conflicts', 'schedule_feeds_create'],
+    ...['fee_structures_create', 'fee_structures_update', 'fee_structures_assign_classes', 'student_fees_generate'],
+  ];
+  let both: Client & { id: number };
+  let ownStudentId: number;
+  beforeAll(async () => {
+    // Teaches the class near, and attends the class far.
+    const { schema } = school;
+    const user = await school.user(['teacher', 'student']);
+    const [own] = await service.database.query<{ id: number }>(
+      `insert into ${schema}.student (first_name, last_name, admission_number, class_id, user_id) values ('Own', 'Record', 'own', $1, $2) returning id::integer`,
+      [far, user.id],
+    );
+    ownStudentId = own?.id ?? 0;
+    const [assistant] = await service.database.query<{ id: number }>(
+      `insert into ${schema}.teacher (first_name, last_name, user_id) values ('Assistant', 'Teacher', $1) returning id::integer`,
+      [user.id],
+    );
+    await service.database.query(`insert into ${schema}.teaching_assignment (class_id, teacher_id) values ($1, $2)`, [
+      near,
+      assistant?.id,
+    ]);
+    await service.database.query(
+      `update ${schema}.student set first_name = $1, last_name = $1, parent_name = $1, address = $1, phone = $1 where id = $2`,
+      [classmate, far],
+    );
+    await service.database.query(
+      `insert into ${schema}.attendance (student_id, class_id, date, status) values ($1, $1, '2031-03-03', 'absent'), ($2, $1, '2031-03-03', 'late')`,
+      [far, ownStudentId],
+    );
+    both = await again(user);
+  });
+
+  test('sees the students whom they teach and themselves, and the names of the classes that they teach or attend', async () => {
+    const ids = async (path: string) => (await both.get<{ id: number }[]>(path)).data.map(({ id }) => id);
+    const students = await ids('/api/students');
+    expect(students).toEqual(expect.arrayContaining([near, ownStudentId]));
+    expect(students).not.toContain(far);
+    expect((await ids('/api/classes')).toSorted()).toEqual([near, far]);
+    expect((await both.get<{ id: number }>(`/api/classes/${far}`)).data.id).toBe(far);
+    expect(await ids(`/api/classes/${far}/students`)).toEqual([ownStudentId]);
+    // The figures of the classes that they teach.
+    const figures = async (client: Client) => ({
+      ...(await client.get<object>('/api/dashboard')).data,
+      recent_notifications: [],
+    });
+    expect(await figures(both)).toEqual(await figures(teacher));
+  });
+
+  test('sees only their own marks of a class that they attend', async () => {
+    const { data } = await both.get<{ student_id: number; status: string }[]>(
+      `/api/attendance/class/${far}?date=2031-03-03`,
+    );
+    expect(data).toMatchObject([{ student_id: ownStudentId, status: 'late' }]);
+    expect(
+      (await both.get(`/api/attendance/class/${far}/summary?from_date=2031-03-01&to_date=2031-03-31`)).data,
+    ).toMatchObject({ summary: { absent: 0, late: 1, total: 1 }, students: [{ student_id: ownStudentId }] });
+    const taught = await both.get<{ students: { student_id: number }[] }>(`/api/attendance/class/${near}/summary`);
+    expect(taught.data.students.map(({ student_id }) => student_id)).toContain(near);
+    await both.get(`/api/attendance/student/${far}`, 404);
+  });
+
+  test('reads no classmate, and changes nothing of the class that they attend, at any endpoint', async () => {
+    const before = await checksums(service.database, school.schema);
+    const lines = await findErrors(
+      attacked.map(({ endpoint }) => endpoint),
+      async (endpoint) => {
+        if ([...directory, ...naming].includes(endpoint.operation.name)) return undefined;
+        for (const attempt of attempts(endpoint)) {
+          const answer = await send(service.url, { ...attempt.request, token: both.token });
+          if (answer.status >= 500) return `${attempt.parameter} answered ${answer.status} ${answer.text}`;
+          if (answer.text.includes(classmate) || new RegExp(`"student_id" ?: ?${far}\\b`).test(answer.text))
+            return `${attempt.parameter} tells ${answer.text.slice(0, 300)}`;
+          if (endpoint.method !== 'GET' && answer.status < 400)
+            return `${attempt.parameter} answered ${answer.status} ${answer.text.slice(0, 300)}`;
+        }
+        return undefined;
+      },
+    );
+    expect(lines).toEqual([]);
+    expect(await checksums(service.database, school.schema)).toEqual(before);
   });
 });
 

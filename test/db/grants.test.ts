@@ -433,8 +433,11 @@ describe('grants', () => {
     });
   });
 
-  test('the role of a school can execute only the functions that check timetable conflicts and bus seats', async () => {
-    const names = ['route_buses', 'timetable_conflicts', 'timetable_refuse_conflicts', 'transport_require_seats'];
+  test('the role of a school can execute only the functions for row policies, timetable conflicts and bus seats', async () => {
+    const names = [
+      ...['scope_class_ids', 'taught_class_ids', 'visible_class_ids'],
+      ...['route_buses', 'timetable_conflicts', 'timetable_refuse_conflicts', 'transport_require_seats'],
+    ];
     expect(await grants(functionsOf(school.schema), 'f')).toEqual(
       Object.fromEntries(names.map((name) => [name, ['school_tenant EXECUTE']])),
     );

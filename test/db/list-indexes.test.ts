@@ -212,10 +212,45 @@ describe('with 20,000 students and row security', () => {
     async (search) => {
       const { answer, scans } = await plans('students_list', { search });
       expect(answer.data).toMatchObject([{ last_name: 'Łukaszewicz' }]);
-      expect(scans).toContain('Bitmap Index Scan student_search_idx');
+      expect(scans).toContain('Bitmap Index Scan student_search_text_idx');
       expect(scans).not.toContain('Seq Scan');
     },
   );
+
+  test.each([
+    ['invoices_list', 1],
+    ['payments_list', 2],
+    ['student_fees_list', 1],
+    ['transport_enrollments_list', 1],
+  ])(
+    'the search for a student in %s uses the trigram index, and no sequential scan of students',
+    async (operation, count) => {
+      const { answer, scans } = await plans(operation, { search: 'łukaszew' });
+      expect(answer.pagination?.totalItems).toBe(count);
+      expect(scans).toContain('Bitmap Index Scan student_search_text_idx');
+      expect(scans).not.toContain('Seq Scan');
+    },
+  );
+
+  test('the students of a teacher, and the user who is a student, are found by indexes', async () => {
+    const taught = { 'app.scope': 'taught', 'app.class_ids': ',17,18,', 'app.student_id': '' };
+    const { answer, scans } = await plansOf(taught, 'students_list', {});
+    expect(answer.pagination?.totalItems).toBe(100);
+    expect(scans).toContain('Bitmap Index Scan student_class_id_idx');
+    expect(scans.join()).not.toMatch(/Seq Scan|student_name_idx/);
+    const own = { 'app.scope': 'own', 'app.class_ids': ',17,', 'app.student_id': '777' };
+    const alone = await plansOf(own, 'students_list', {});
+    expect(alone.answer.data).toMatchObject([{ id: 777 }]);
+    expect(alone.scans.join()).not.toMatch(/Seq Scan|student_name_idx/);
+  });
+
+  test('the dashboard adds up open invoices and fees in their indexes', async () => {
+    const settings = { 'app.permissions': '{dashboard.read,fee.read}', 'app.whole_school_permissions': '{fee.read}' };
+    const { scans } = await plansOf(settings, 'dashboard_get', {}, 'invoice', 'student_fee');
+    expect(scans).toEqual(
+      expect.arrayContaining(['Index Only Scan invoice_open_idx', 'Index Only Scan student_fee_open_idx']),
+    );
+  });
 
   test('a search within a class uses an index', async () => {
     const { answer, scans } = await plans('students_list', { search: 'family', class_id: classId });

@@ -71,6 +71,19 @@ describe('row policies', () => {
     });
   });
 
+  test('a teacher who is also a student sees the names of the classes that they attend, but no classmates', async () => {
+    const settings = { 'app.class_ids': ',1,', 'app.attended_class_ids': ',2,', 'app.student_id': '3' };
+    expect(await shows({ 'app.scope': 'taught', ...settings })).toEqual({
+      classes: [1, 2],
+      students: [1, 2, 3],
+      enrollments: ['1 in 1', '2 in 1', '3 in 2'],
+      marks: ['1 in 1', '2 in 1', '3 in 2'],
+      corrections: ['1 in 1', '3 in 2'],
+      totals: [1],
+      days: ['2030-02-01 1', '2030-02-02 1'],
+    });
+  });
+
   test.each<[string, Record<string, string>]>([
     ['a teacher of no class', { 'app.scope': 'taught', 'app.class_ids': ',,' }],
     ['a teacher whose classes were never set', { 'app.scope': 'taught' }],

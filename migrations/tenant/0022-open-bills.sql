@@ -1,0 +1,6 @@
+-- The dashboard adds up all open invoices and fees. It reads them in these indexes, which also have the column of the
+-- row policy.
+create index invoice_open_idx on invoice (student_id) include (amount, paid_amount)
+  where status in ('pending', 'sent', 'partially_paid', 'overdue');
+create index student_fee_open_idx on student_fee (student_id) include (amount, paid_amount)
+  where status in ('pending', 'sent', 'partially_paid', 'overdue');
