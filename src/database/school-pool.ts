@@ -52,6 +52,9 @@ export interface SchoolPoolOptions {
   canPrepare?: boolean;
   /** Options of pg for each connection. */
   client: pg.ClientConfig;
+  /** The time in ms, and a random number from 0 to 1, by which connections get old. By default those of JavaScript. */
+  now?: () => number;
+  random?: () => number;
 }
 
 /** The actions of a pool since it was opened. */
@@ -123,7 +126,6 @@ const idleTimeoutMs = 5 * 60_000;
  * no connection would have the plans of any school.
  */
 const maxAgeMs = 15 * 60_000;
-const randomAgeMs = () => maxAgeMs * (0.8 + 0.4 * Math.random());
 /**
  * A connection in use is asked for the memory of its backend this often, even if the estimate is low: requests can have more
  * and larger plans than the estimate counts.
@@ -221,6 +223,8 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
     connectionTimeoutMs,
     preferredWaitMs,
     canPrepare = true,
+    now = Date.now,
+    random = Math.random,
     client: clientConfig,
   } = options;
   const slots = Array.from({ length: size + 1 }, (_, number): Slot => {
@@ -244,8 +248,8 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
     pool.on('connect', (client) => {
       client.on('error', () => undefined);
       slot.backend = newBackend();
-      slot.replaceAt = Date.now() + randomAgeMs();
-      slot.measureAt = Date.now() + measureEveryMs;
+      slot.replaceAt = now() + maxAgeMs * (0.8 + 0.4 * random());
+      slot.measureAt = now() + measureEveryMs;
     });
     return slot;
   });
@@ -477,14 +481,14 @@ export function schoolPool(options: SchoolPoolOptions): SchoolPool {
   function replacementReason({ backend, replaceAt, measureAt }: Slot): ReplacementReason | undefined {
     if (isReplacing || isEnded) return undefined;
     if (estimatedMb(backend) >= maxConnectionMb) return 'replacedForMemory';
-    if (Date.now() >= replaceAt) return 'replacedForAge';
-    return Date.now() >= measureAt ? 'replacedForMemory' : undefined;
+    if (now() >= replaceAt) return 'replacedForAge';
+    return now() >= measureAt ? 'replacedForMemory' : undefined;
   }
 
   /** Whether the backend is clearly below the limit, unlike its estimate. Without an answer the estimate counts. */
   async function isBelowLimit(slot: Slot, client: pg.PoolClient): Promise<boolean> {
     const { backend } = slot;
-    slot.measureAt = Date.now() + measureEveryMs;
+    slot.measureAt = now() + measureEveryMs;
     // The types of pg lack query_timeout.
     const statement: pg.QueryConfig & { query_timeout: number } = {
       text: 'select core.backend_memory_mb() as mb',

@@ -54,6 +54,20 @@ const areSame = (planId: number, expected: Record<string, unknown>) =>
     );
   });
 
+/** Waits until the node has confirmed all changes of the home. A change without confirmation would be sent once more. */
+async function areConfirmed(): Promise<void> {
+  const [now] = await rows(home, 'select pg_current_wal_lsn()::text as lsn');
+  await until(async () => {
+    const slots = await rows(
+      home,
+      `select from pg_replication_slots join platform.node n on slot_name = 'school_home_' || n.id
+       where n.name = 'restored' and confirmed_flush_lsn >= $1::pg_lsn`,
+      [now?.lsn],
+    );
+    return slots.length === 1 || undefined;
+  });
+}
+
 test('a node that was restored from a backup copies the tables of the home again, which copies those of the node', async () => {
   await withOwner(serverUrl(server, 'postgres'), (client) => client.query('create database school'));
   await run('node', 'add', 'restored', url, '--home-url', homeByName, '--json');
@@ -69,6 +83,7 @@ test('a node that was restored from a backup copies the tables of the home again
   const name = unique('Plan');
   await service.operator.put(`/api/platform/plans/${plan.id}`, { name });
   await areSame(plan.id, { status: 'suspended', plan: name });
+  await areConfirmed();
   await restore(server, backup);
   expect(await stateAt(url, plan.id)).toMatchObject([{ status: 'active', plan: plan.name }]);
 
