@@ -41,9 +41,16 @@ function tenantMigration(file: string, body: string): TenantMigration {
   };
 }
 
-/** The tenant migrations in a folder, in the order of their numbers. */
-export const readTenantMigrations = async (folder = tenantFolder): Promise<TenantMigration[]> =>
-  (await sqlFiles(folder)).map(({ name, text }) => tenantMigration(name, text));
+/**
+ * The tenant migrations in a folder, in the order of their numbers.
+ * @throws if two have the same number
+ */
+export async function readTenantMigrations(folder = tenantFolder): Promise<TenantMigration[]> {
+  const files = (await sqlFiles(folder)).map(({ name, text }) => tenantMigration(name, text));
+  const twin = files.find(({ version }, index) => files[index + 1]?.version === version);
+  if (twin) throw new Error(`Two tenant migrations have the number ${fileNumber(twin.version)}. Rename one of them.`);
+  return files;
+}
 
 /** The advice to start over. @param dataDir  the data folder, if the database is the embedded one */
 export const startOver = (dataDir: string | undefined): string =>

@@ -101,6 +101,14 @@ describe('migrate()', () => {
       /0001-.*\.sql has changed since it was applied/,
     );
   });
+
+  test('refuses two tenant migrations with the same number', async () => {
+    const database = await newDatabase();
+    await addMigration(latest, 'select;');
+    await expect(migrate({ ownerUrl: database.url, tenantMigrations: folder })).rejects.toThrow(
+      `Two tenant migrations have the number ${fileNumber(latest)}. Rename one of them.`,
+    );
+  });
 });
 
 describe('migrating schools', () => {
