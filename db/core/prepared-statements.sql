@@ -68,15 +68,16 @@ comment on function core.run_prepared is
   'text; without p_statement, the result is null if the connection does not have it.';
 
 -- A row that is locked in a subtransaction and changed outside it needs a multixact. So the statement itself must not
--- run in the exception block. An empty companion, `<name>_exists`, runs there instead, to show whether the statement
--- exists. The companion is prepared last and deallocated first, so it never exists without its statement.
+-- run in the exception block. An empty companion, `<name>_x`, runs there instead, to show whether the statement exists.
+-- The companion is prepared last and deallocated first, so it never exists without its statement. Its name has at most
+-- 63 bytes, also with an id of 19 digits; Postgres would cut off the rest.
 create function core.run_prepared_in_write(p_statement text, p_search_path text, p_name text) returns json
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_answer json;
 begin
   begin
-    execute 'execute ' || p_name || '_exists';
+    execute 'execute ' || p_name || '_x';
   exception when invalid_sql_statement_name then
     if p_statement is null then
       return null;
@@ -120,7 +121,7 @@ begin
   end;
   perform set_config('search_path', 'pg_catalog, pg_temp', true);
   begin
-    execute format('prepare %I as select', p_name || '_exists');
+    execute format('prepare %I as select', p_name || '_x');
   exception when duplicate_prepared_statement then
     null;
   end;
@@ -147,13 +148,13 @@ begin
         select name, generic_plans + custom_plans as runs,
           extract(epoch from clock_timestamp() - prepare_time) as seconds
         from pg_prepared_statements
-        where starts_with(name, 'school_') and right(name, 7) <> '_exists'
+        where starts_with(name, 'school_') and right(name, 2) <> '_x'
       ) statement
     ) ranked
     where statement_count >= v_max and rank <= statement_count - v_max + greatest(v_max / 10, 1)
   loop
     begin
-      execute format('deallocate %I', v_name || '_exists');
+      execute format('deallocate %I', v_name || '_x');
     exception when invalid_sql_statement_name then
       null;
     end;

@@ -61,7 +61,7 @@ const statements = async (of: School, on = client) =>
   (
     await on.query<{ name: string; runs: number; is_list: boolean }>(
       `select name, (generic_plans + custom_plans)::integer as runs, statement like '%pagination%' as is_list
-       from pg_prepared_statements where name like 'school_' || $1::bigint || '_%' and name not like '%_exists' order by prepare_time`,
+       from pg_prepared_statements where name like 'school_' || $1::bigint || '_%' and name not like '%\\_x' order by prepare_time`,
       [of.id],
     )
   ).rows;
@@ -208,12 +208,27 @@ test('a statement whose preparation was interrupted is completed by the next wri
   const add = (name: string) => call(school, 'religions_create', { name });
   await add('First');
   const { rows } = await client.query<{ name: string }>(
-    "select name from pg_prepared_statements where name like 'school_%_exists'",
+    "select name from pg_prepared_statements where name like 'school_%\\_x'",
   );
   expect(rows.length).toBeGreaterThan(0);
   for (const { name } of rows) await client.query(`deallocate ${name}`);
   await add('Second');
   expect(await call(school, 'religions_list', {})).toMatchObject({ data: [{ name: 'First' }, { name: 'Second' }] });
+});
+
+test('the names of a statement and its companion are not cut off, even for the largest id of a school', async () => {
+  const connection = new shared.pg.Client({ connectionString: service.database.url });
+  await connection.connect();
+  try {
+    const id = String(2n ** 63n - 1n);
+    const hash = `${'f'.repeat(32)}12`;
+    await connection.query("select set_config('app.tenant_id', $1, false)", [id]);
+    await connection.query("select core.run_prepared('select to_json(1)', '{}', $1)", [hash]);
+    const { rows } = await connection.query<{ name: string }>('select name from pg_prepared_statements order by name');
+    expect(rows.map(({ name }) => name)).toEqual([`school_${id}_${hash}`, `school_${id}_${hash}_x`]);
+  } finally {
+    await connection.end();
+  }
 });
 
 test('the pool estimates memory with the number of statements that a connection keeps', async () => {
