@@ -76,7 +76,8 @@ declare
   }';
   v_tenant_only text[] := '{
     enforce_plan_limits,tenant_usage,has_whole_school_scope,can_see_teacher_details,require_whole_school,class_staff,
-    widen_scope,restore_scope,teachers_on_leave,subscription_status,subscription_plans,subscription_upgrade,
+    permission_scope,require_also,widen_scope,restore_scope,teachers_on_leave,
+    subscription_status,subscription_plans,subscription_upgrade,
     school_rename,setup_complete,notify,notify_all,send_message,school_allow_impersonation,
     is_impersonation_allowed,timetable_lease,roles_of_inactive_people,
     is_second_factor_required,school_require_second_factor,

@@ -129,7 +129,8 @@ begin
       'students', (
         select count(distinct e.student_id)
         from enrollment e
-        where e.academic_year_id = y.id and e.status in ('active', 'completed')),
+        where e.academic_year_id = y.id and e.status in ('active', 'completed')
+          and (access.is_whole_school or e.class_id = any (class.ids))),
       'teachers', (
         select count(distinct cs.teacher_id)
         from core.class_staff() cs
@@ -152,11 +153,17 @@ begin
     left join academic_year y
       on case when p ? 'academic_year_id' then y.id = (p ->> 'academic_year_id')::bigint else y.is_current end
     cross join (
-      select core.has_whole_school_scope()
-        and core.has_permission_for_all('fee.read')
-        and 'fees_management' = any (core.tenant_features()) as can_read_fees
+      select core.has_whole_school_scope() as is_whole_school,
+        core.has_whole_school_scope()
+          and core.has_permission_for_all('fee.read')
+          and 'fees_management' = any (core.tenant_features()) as can_read_fees
     ) access
-    cross join lateral (select array(select c.id from class c where c.academic_year_id = y.id) as ids) class
+    cross join lateral (
+      select array(
+        select c.id
+        from class c
+        where c.academic_year_id = y.id and (access.is_whole_school or c.id = any (scope_class_ids()))) as ids
+    ) class
     cross join lateral (
       select
         count(*),

@@ -111,7 +111,7 @@ create function api.has_taught_class(p_class_id bigint) returns boolean language
   select coalesce(p_class_id = any (taught_class_ids()), false);
 $$;
 comment on function api.has_taught_class is
-  'Whether the request sees only the classes that the user teaches, and this is one of them.';
+  'Whether the scope is taught and the user teaches this class.';
 
 create function api.was_in_class(p_student_id bigint, p_class_id bigint, p_date date) returns boolean
   language sql stable as $$
@@ -379,7 +379,8 @@ create function api.attendance_my_classes(p jsonb) returns json language sql sta
     when core.has_permission_for_all('attendance.manage') and core.has_permission('attendance.mark') then '{}'
     -- No class has teacher 0.
     else jsonb_build_object('teacher_id',
-      case when core.has_permission('attendance.mark') then coalesce(api.current_teacher_id(), 0) else 0 end)
+      case when core.permission_scope('attendance.mark') in ('all', 'taught')
+        then coalesce(api.current_teacher_id(), 0) else 0 end)
   end);
 $$;
 comment on function api.attendance_my_classes is
@@ -623,7 +624,8 @@ declare
     (p ->> 'from_date')::date, date_trunc('month', coalesce((p ->> 'to_date')::date, core.today()))::date);
   v_last date := coalesce((p ->> 'to_date')::date, (date_trunc('month', v_first) + interval '1 month - 1 day')::date);
   v_reads_all boolean := core.has_permission_for_all('attendance.read');
-  v_teacher_id bigint := case when core.has_permission('attendance.read') then api.current_teacher_id() end;
+  v_teacher_id bigint := case when core.permission_scope('attendance.read') in ('all', 'taught')
+    then api.current_teacher_id() end;
   v_class_ids bigint[] := array(
     select s.class_id from core.class_staff() s where not v_reads_all and s.teacher_id = v_teacher_id);
   v_student_id bigint := coalesce((p ->> 'student_id')::bigint, core.student_id());

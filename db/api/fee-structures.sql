@@ -138,7 +138,9 @@ begin
     perform core.refuse_field('invalid_reference', 'class_ids',
       format('There is no class %s in the academic year of this fee structure.', v_unknown_id));
   end if;
-  delete from fee_structure_class where fee_structure_id = p_id and class_id <> all (p_class_ids);
+  -- Classes that the user does not see stay.
+  delete from fee_structure_class
+    where fee_structure_id = p_id and class_id <> all (p_class_ids) and class_id in (select id from class);
   insert into fee_structure_class (fee_structure_id, class_id)
     select distinct p_id, i
     from unnest(p_class_ids) i

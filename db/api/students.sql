@@ -89,19 +89,10 @@ select core.define_sort('student_document', 'name', 'platform.search_normal(f.na
 select core.define_functions('students', 'student',
   p_get => 'One student. Raises not_found, also for a deleted student.');
 
-create function api.require_student_delete() returns void language plpgsql stable as $$
-begin
-  if not core.has_permission('student.delete') then
-    perform core.fail('forbidden', 'Deleted students need the permission student.delete.');
-  end if;
-end $$;
-comment on function api.require_student_delete is
-  'Raises forbidden unless the user may see and restore deleted students.';
-
 create function api.students_list(p jsonb) returns json language plpgsql stable as $$
 begin
   if p ->> 'is_deleted' = 'true' then
-    perform api.require_student_delete();
+    perform core.require_also('student.delete');
   end if;
   return core.record_page('student', p || case
     when core.has_whole_school_scope() then '{}' else '{"is_in_scope": true}' end::jsonb);
@@ -155,7 +146,7 @@ declare
   v_id bigint := (p ->> 'id')::bigint;
 begin
   if core.is_restore('student', p) and core.deleted_record('student', v_id) is not null then
-    perform api.require_student_delete();
+    perform core.require_also('student.delete');
     -- The new number is set together with deleted_at, because the old one may be taken.
     update student
       set deleted_at = null, admission_number = coalesce(p ->> 'admission_number', admission_number)

@@ -359,6 +359,8 @@ declare
   v_id bigint := (p ->> 'id')::bigint;
   v_plan record;
 begin
+  -- It bills the students of all classes.
+  perform core.require_whole_school();
   if not 'fees_management' = any (core.tenant_features()) then
     perform core.fail('feature_disabled', 'The feature fees_management is not enabled for this school.');
   end if;

@@ -118,6 +118,34 @@ end $$;
 comment on function core.has_permission_for_all is
   'Whether the user of this request has a permission for the whole school: from a role other than teacher and student.';
 
+create function core.permission_scope(p_permission text) returns text
+  language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_session_id bigint := core.session_id();
+  v_scope text;
+begin
+  if v_session_id is null then
+    return case
+      when p_permission = any (core.whole_school_permissions()) then 'all'
+      when not p_permission = any (core.permissions()) then null
+      when p_permission = any (nullif(current_setting('app.own_permissions', true), '')::text[]) then 'own'
+      else 'taught'
+    end;
+  end if;
+  select case
+      when not p_permission = any (permissions) then null
+      when p_permission = any (own_permissions) then 'own'
+      when p_permission = any (taught_permissions) then 'taught'
+      else 'all'
+    end
+    into v_scope
+    from platform.session
+    where id = v_session_id;
+  return v_scope;
+end $$;
+comment on function core.permission_scope is
+  'The scope in which the user of this request has a permission: all, taught or own; null without it.';
+
 create function core.time_zone() returns text language sql stable
   return coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC');
 comment on function core.time_zone is 'The time zone of the school.';

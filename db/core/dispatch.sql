@@ -280,8 +280,8 @@ begin
     set_config('app.picture_key', coalesce(p_context ->> 'picture_key', ''), true),
     -- The rest, which few operations read (core.context_value).
     set_config('app.context', p_context::text, true);
-  -- core.impersonator reads this setting only during an impersonation, and core.permissions the next two only without a
-  -- session. So they are written only then.
+  -- core.impersonator reads this setting only during an impersonation, and core.permissions and others the next three
+  -- only without a session. So they are written only then.
   if v_caller.impersonator_id is not null then
     perform set_config('app.impersonator_email', v_caller.impersonator_email, true);
   end if;
@@ -289,7 +289,8 @@ begin
     perform
       set_config('app.permissions', coalesce(v_caller.permissions::text, ''), true),
       set_config('app.whole_school_permissions', coalesce(
-        core.permissions_except(v_caller.permissions, v_caller.taught_permissions)::text, ''), true);
+        core.permissions_except(v_caller.permissions, v_caller.taught_permissions)::text, ''), true),
+      set_config('app.own_permissions', coalesce(v_caller.own_permissions::text, ''), true);
   end if;
 end $$;
 comment on function core.admit is
@@ -454,6 +455,21 @@ comment on function core.set_row_scope is
   'Sets the scope of a user who does not see the whole school: their teacher record, the classes that they teach, and '
   'the classes that they attend or attended. Raises forbidden for a user who is neither student nor teacher and lacks '
   'p_needed_permission, which is null if the user may run the operation without being one.';
+
+create function core.require_also(p_permission text) returns void language plpgsql stable as $$
+declare
+  v_scope text := core.permission_scope(p_permission);
+  v_present_scope text := current_setting('app.scope', true);
+begin
+  if v_scope is null then
+    perform core.fail('forbidden', format('This also needs the permission %s.', p_permission));
+  elsif v_scope <> 'all' and v_present_scope = 'all' or v_scope = 'own' and v_present_scope = 'taught' then
+    perform core.set_row_scope(core.search_path_of(core.tenant_id()), v_scope, null);
+  end if;
+end $$;
+comment on function core.require_also is
+  'Raises forbidden unless the user has a permission that this request needs besides that of its operation. If the '
+  'user has it only for fewer rows, the scope of the request becomes as narrow.';
 
 create function core.branch_on_operation(p_operations core.operation[]) returns text language plpgsql immutable as $$
 declare

@@ -3,17 +3,17 @@
 -- teach. The classes that a user attends or attended are in app.attended_class_ids, in the same form: the user sees
 -- their names and timetables, but no other students.
 
-create function scope_class_ids() returns bigint[] language sql stable
+create function scope_class_ids() returns bigint[] language sql stable parallel safe
   return string_to_array(btrim(current_setting('app.class_ids', true), ','), ',')::bigint[];
 comment on function scope_class_ids is
   'The classes of the scope. taught: those that the user teaches; own: those that they teach, attend or attended.';
 
-create function taught_class_ids() returns bigint[] language sql stable
+create function taught_class_ids() returns bigint[] language sql stable parallel safe
   return case current_setting('app.scope', true) when 'taught' then scope_class_ids() end;
 comment on function taught_class_ids is
   'The classes whose students the user sees because they teach them. Null in another scope than taught.';
 
-create function visible_class_ids() returns bigint[] language sql stable
+create function visible_class_ids() returns bigint[] language sql stable parallel safe
   return scope_class_ids()
     || string_to_array(btrim(current_setting('app.attended_class_ids', true), ','), ',')::bigint[];
 comment on function visible_class_ids is

@@ -795,9 +795,7 @@ describe('a deleted student', () => {
     ]);
     expect((await school.admin.get<Student[]>(`${query}=false`)).data).toHaveLength(1);
     const teacher = await school.user(['teacher']);
-    expect((await teacher.get(`${query}=true`, 403)).message).toBe(
-      'Deleted students need the permission student.delete.',
-    );
+    expect((await teacher.get(`${query}=true`, 403)).message).toBe('This also needs the permission student.delete.');
   });
 
   test('is restored by deleted_at null, in their class, if the admission number is free and the user has student.delete', async () => {

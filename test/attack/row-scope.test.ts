@@ -288,6 +288,19 @@ describe('a student with every permission', () => {
     expect(data.map(({ id }) => id).filter((id) => left.some((each) => each.id === id))).toEqual([]);
   });
 
+  test('cannot move to a former class that is full, though they see no other student of it', async () => {
+    const { schema } = school;
+    const [full] = await service.database.query<{ id: number }>(
+      `with year as (insert into ${schema}.academic_year (name, start_date, end_date) values ('Full', '2006-01-01', '2006-12-31') returning id),
+       class as (insert into ${schema}.class (name, grade_id, academic_year_id, capacity) select 'Full', $1, id, 1 from year returning id, academic_year_id)
+       insert into ${schema}.enrollment (student_id, class_id, academic_year_id, starts_on, ends_on, status)
+       select $1, id, academic_year_id, '2006-01-01', '2006-12-31', 'completed' from class returning class_id::integer as id`,
+      [near],
+    );
+    await school.admin.post('/api/students', { first_name: 'Only', last_name: 'One', class_id: full?.id }, 201);
+    await student.put(`/api/students/${near}`, { class_id: full?.id, grade_id: null }, 409);
+  });
+
   test('cannot change their class, whose rules depend on students they cannot see', async () => {
     await student.get(`/api/classes/${near}`);
     await student.put(`/api/classes/${near}`, { capacity: 1 }, 404);
@@ -298,11 +311,13 @@ describe('a student with every permission', () => {
 
 describe('a user who is both a teacher and a student, with every permission', () => {
   const classmate = 'Qwfpg';
-  /** Operations that name a class and change neither the class nor its students, except the user's own record. */
+  /** Operations that name a class, in a calendar or a fee structure, or bill the user's own record. */
   const naming = [
     ...['students_promotion_preview', 'timetable_check_conflicts', 'schedule_feeds_create'],
     ...['fee_structures_create', 'fee_structures_update', 'fee_structures_assign_classes', 'student_fees_generate'],
   ];
+  /** A subject of the class that the user attends. */
+  let attendedSubjectId: number;
   let both: Client & { id: number };
   let ownStudentId: number;
   beforeAll(async () => {
@@ -330,6 +345,11 @@ describe('a user who is both a teacher and a student, with every permission', ()
       `insert into ${schema}.attendance (student_id, class_id, date, status) values ($1, $1, '2031-03-03', 'absent'), ($2, $1, '2031-03-03', 'late')`,
       [far, ownStudentId],
     );
+    const [subject] = await service.database.query<{ id: number }>(
+      `select id::integer from ${schema}.class_subject where class_id = $1 limit 1`,
+      [far],
+    );
+    attendedSubjectId = subject?.id ?? 0;
     both = await again(user);
   });
 
@@ -345,6 +365,7 @@ describe('a user who is both a teacher and a student, with every permission', ()
     const figures = async (client: Client) => ({
       ...(await client.get<object>('/api/dashboard')).data,
       recent_notifications: [],
+      overview: (await client.get<object>('/api/academics/overview')).data,
     });
     expect(await figures(both)).toEqual(await figures(teacher));
   });
@@ -362,26 +383,61 @@ describe('a user who is both a teacher and a student, with every permission', ()
     await both.get(`/api/attendance/student/${far}`, 404);
   });
 
+  /** What answers to the attempts of an endpoint tell about a classmate, or that they succeed although they write. */
+  async function faults(endpoint: Registered, mayWrite: boolean): Promise<string | undefined> {
+    for (const attempt of attempts(endpoint)) {
+      const { status, text } = await send(service.url, { ...attempt.request, token: both.token });
+      if (status >= 500) return `${attempt.parameter} answered ${status} ${text}`;
+      if (text.includes(classmate) || new RegExp(`"student_id" ?: ?${far}\\b`).test(text))
+        return `${attempt.parameter} tells ${text.slice(0, 300)}`;
+      if (endpoint.method !== 'GET' && status < 400 && !mayWrite)
+        return `${attempt.parameter} answered ${status} ${text.slice(0, 300)}`;
+    }
+    return undefined;
+  }
+
   test('reads no classmate, and changes nothing of the class that they attend, at any endpoint', async () => {
+    const endpointsOf = (areNaming: boolean) =>
+      attacked
+        .map(({ endpoint }) => endpoint)
+        .filter(({ operation: { name } }) => !directory.includes(name) && naming.includes(name) === areNaming);
     const before = await checksums(service.database, school.schema);
-    const lines = await findErrors(
-      attacked.map(({ endpoint }) => endpoint),
-      async (endpoint) => {
-        if ([...directory, ...naming].includes(endpoint.operation.name)) return undefined;
-        for (const attempt of attempts(endpoint)) {
-          const answer = await send(service.url, { ...attempt.request, token: both.token });
-          if (answer.status >= 500) return `${attempt.parameter} answered ${answer.status} ${answer.text}`;
-          if (answer.text.includes(classmate) || new RegExp(`"student_id" ?: ?${far}\\b`).test(answer.text))
-            return `${attempt.parameter} tells ${answer.text.slice(0, 300)}`;
-          if (endpoint.method !== 'GET' && answer.status < 400)
-            return `${attempt.parameter} answered ${answer.status} ${answer.text.slice(0, 300)}`;
-        }
-        return undefined;
-      },
-    );
-    expect(lines).toEqual([]);
+    expect(await findErrors(endpointsOf(false), (endpoint) => faults(endpoint, false))).toEqual([]);
+    const path = `/api/class-subjects/${attendedSubjectId}`;
+    await both.get(path);
+    await both.put(path, { periods_per_week: 9 }, 404);
+    await both.delete(path, 404);
     expect(await checksums(service.database, school.schema)).toEqual(before);
+    expect(endpointsOf(true)).toHaveLength(naming.length);
+    expect(await findErrors(endpointsOf(true), (endpoint) => faults(endpoint, true))).toEqual([]);
   });
+});
+
+test('a permission that an operation needs too, and that a user has only as a teacher, limits it to their students', async () => {
+  const { schema } = school;
+  /** A teacher of no class, with every permission of the role teacher, and this one for the whole school. */
+  const teacherWith = async (permission: string) => {
+    const user = await school.user(['teacher', await school.role(permission)]);
+    await service.database.query(
+      `insert into ${schema}.teacher (first_name, last_name, user_id) values ('Class', 'Planner', $1)`,
+      [user.id],
+    );
+    return again(user);
+  };
+  const planner = await teacherWith('class.update');
+  await planner.put(`/api/classes/${near}`, { room: 'A1' });
+  await planner.post(`/api/classes/${near}/students`, { student_id: far }, 404);
+  const [deleted] = await service.database.query<{ id: number }>(
+    `insert into ${schema}.student (first_name, last_name, admission_number, class_id, deleted_at)
+     values ('Deleted', 'Student', 'deleted', $1, now()) returning id::integer`,
+    [far],
+  );
+  const reader = await teacherWith('student.read');
+  const ids = async (client: Client) =>
+    (await client.get<{ id: number }[]>('/api/students?is_deleted=true&pageSize=100')).data.map(({ id }) => id);
+  expect(await ids(school.admin)).toContain(deleted?.id);
+  expect((await reader.get<{ id: number }>(`/api/students/${far}`)).data.id).toBe(far);
+  expect(await ids(reader)).toEqual([]);
 });
 
 test('a user without any permission has the scope of a user who sees only their own rows', async () => {

@@ -274,7 +274,7 @@ describe('a school', () => {
     ).toEqual([]);
   });
 
-  test('has functions that name no schema and set the search_path, unless their names are bound or they use no table', async () => {
+  test('has functions that name no schema and set the search_path, unless the names in their body are bound or they use no table', async () => {
     expect(
       await names(
         `select proname::text as name from pg_proc where pronamespace = $1::regnamespace

@@ -109,6 +109,8 @@ const granted: Record<string, string[]> = {
     'subscription_plans',
     'subscription_status',
     'subscription_upgrade',
+    'permission_scope',
+    'require_also',
     'widen_scope',
     'restore_scope',
     'teachers_on_leave',

@@ -126,7 +126,7 @@ async function plansOf(
     await client.query('begin');
     await client.query(
       `select set_config('app.tenant_id', $1, true), set_config('app.scope', 'all', true), set_config('app.user_id', '1', true), set_config('app.permissions', '{class.read,attendance.mark}', true),
-         set_config('app.whole_school_permissions', '{attendance.read,attendance.manage}', true), set_config('search_path', $2, true)`,
+         set_config('app.whole_school_permissions', '{class.read,attendance.read,attendance.manage}', true), set_config('search_path', $2, true)`,
       [String(school.id), `${school.schema}, public`],
     );
     for (const [name, value] of Object.entries(settings))

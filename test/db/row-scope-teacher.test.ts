@@ -151,6 +151,55 @@ describe('row policies', () => {
     });
   });
 
+  test('subjects, teachers and the class itself: only a user who teaches the class changes them', async () => {
+    const changes = (settings: Record<string, string>, classId: number) =>
+      withRole(
+        database.url,
+        'school_tenant',
+        { 'app.tenant_id': String(school.id), ...settings },
+        async ({ attempt }) => {
+          const { schema } = school;
+          return {
+            added: [
+              await attempt(
+                `insert into ${schema}.class_subject (class_id, subject_id, periods_per_week) select ${classId}, min(id), 1 from ${schema}.subject`,
+              ),
+              await attempt(
+                `insert into ${schema}.teaching_assignment (class_id, teacher_id, subject) select ${classId}, min(id), 'New' from ${schema}.teacher`,
+              ),
+            ],
+            changed: [
+              await attempt(`update ${schema}.class_subject set periods_per_week = 2 where class_id = ${classId}`),
+              await attempt(`update ${schema}.teaching_assignment set subject = 'Other' where class_id = ${classId}`),
+              await attempt(`update ${schema}.class set room = 'R' where id = ${classId}`),
+            ],
+            removed: [
+              await attempt(`delete from ${schema}.class_subject where class_id = ${classId}`),
+              await attempt(`delete from ${schema}.teaching_assignment where class_id = ${classId}`),
+              await attempt(`delete from ${schema}.class where id = ${classId}`),
+            ],
+          };
+        },
+      );
+    const { schema } = school;
+    await database.query(
+      `insert into ${schema}.subject (name, code) values ('Art', 'A'), ('Music', 'MU');
+       insert into ${schema}.teacher (first_name, last_name) values ('Tess', 'Teacher');
+       insert into ${schema}.class (id, name, grade_id, academic_year_id) values (101, 'Taught', 1, 1), (102, 'Attended', 1, 1);
+       insert into ${schema}.class_subject (class_id, subject_id, periods_per_week) select c, max(s.id), 1 from ${schema}.subject s, unnest('{101,102}'::bigint[]) c group by c;
+       insert into ${schema}.teaching_assignment (class_id, teacher_id, subject) select c, min(t.id), 'Old' from ${schema}.teacher t, unnest('{101,102}'::bigint[]) c group by c`,
+    );
+    const all = { added: [1, 1], changed: [1, 1, 1], removed: [1, 1, 1] };
+    const none = { added: ['42501', '42501'], changed: [0, 0, 0], removed: [0, 0, 0] };
+    const both = { 'app.scope': 'taught', 'app.class_ids': ',101,', 'app.attended_class_ids': ',102,' };
+    expect(await changes({ 'app.scope': 'all' }, 102)).toEqual(all);
+    expect(await changes(both, 101)).toEqual(all);
+    expect(await changes(both, 102)).toEqual(none);
+    expect(
+      await changes({ 'app.scope': 'own', 'app.class_ids': ',102,', 'app.attended_class_ids': ',102,' }, 102),
+    ).toEqual(none);
+  });
+
   test('plan limits count the whole school, and the scope is restored afterwards', async () => {
     await database.query('insert into platform.tenant_usage (tenant_id) values ($1) on conflict do nothing', [
       school.id,
