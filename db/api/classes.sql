@@ -355,7 +355,7 @@ comment on function api.classes_copy is
 
 create function api.classes_students_list(p jsonb) returns json language plpgsql stable as $$
 begin
-  perform core.require_also('class.read');
+  perform api.require_permissions('{class.read}');
   perform api.require_class((p ->> 'id')::bigint);
   return core.record_page('student', p || jsonb_build_object('roll_of_class_id', p -> 'id'));
 end $$;
@@ -404,7 +404,7 @@ comment on function api.classes_students_remove is
 
 create function api.classes_unassigned_students(p jsonb) returns json language plpgsql stable as $$
 begin
-  perform core.require_also('class.read');
+  perform api.require_permissions('{class.read}');
   perform api.require_class((p ->> 'id')::bigint);
   return core.record_page('student', p || jsonb_build_object('not_class_id', p -> 'id', 'is_active', true));
 end $$;

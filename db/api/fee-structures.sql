@@ -126,6 +126,7 @@ create function api.fee_structure_set_classes(p_id bigint, p_class_ids bigint[])
 declare
   v_year_id bigint := (select academic_year_id from fee_structure where id = p_id);
   v_unknown_id bigint;
+  v_scope text;
 begin
   -- The lock keeps the classes in their academic year until this transaction ends.
   perform from class where id = any (p_class_ids) order by id for key share;
@@ -138,16 +139,27 @@ begin
     perform core.refuse_field('invalid_reference', 'class_ids',
       format('There is no class %s in the academic year of this fee structure.', v_unknown_id));
   end if;
-  -- Classes that the user does not see stay.
+  -- A user who does not see the whole school removes only classes that they teach.
   delete from fee_structure_class
-    where fee_structure_id = p_id and class_id <> all (p_class_ids) and class_id in (select id from class);
+    where fee_structure_id = p_id and class_id <> all (p_class_ids)
+      and (core.has_whole_school_scope() or class_id = any (taught_class_ids()));
+  v_scope := core.widen_scope();
+  if exists (
+    select from fee_structure_class fc
+    join class c on c.id = fc.class_id
+    where fc.fee_structure_id = p_id and c.academic_year_id <> v_year_id) then
+    perform core.refuse_field('conflict', 'academic_year_id',
+      'Classes that you do not teach are assigned to this fee structure, so its academic year cannot change.');
+  end if;
+  perform core.restore_scope(v_scope);
   insert into fee_structure_class (fee_structure_id, class_id)
     select distinct p_id, i
     from unnest(p_class_ids) i
     on conflict do nothing;
 end $$;
 comment on function api.fee_structure_set_classes is
-  'Replaces the classes of a fee structure. Raises invalid_reference for a class of another academic year.';
+  'Replaces the classes of a fee structure. A user who does not see the whole school removes only classes that they '
+  'teach. Raises invalid_reference for a class of another academic year, conflict if a class of another year stays.';
 
 create function api.fee_structures_create(p jsonb) returns json language plpgsql as $$
 declare

@@ -359,7 +359,7 @@ declare
   v_id bigint := (p ->> 'id')::bigint;
   v_plan record;
 begin
-  -- It bills the students of all classes.
+  -- A run that bills only the students of some classes would look like a complete one.
   perform core.require_whole_school();
   if not 'fees_management' = any (core.tenant_features()) then
     perform core.fail('feature_disabled', 'The feature fees_management is not enabled for this school.');
@@ -387,7 +387,8 @@ begin
 end $$;
 comment on function api.transport_fee_plans_generate is
   'Bills the students to whom the plan applies on a day, for the period that contains it: {date, due_date, dry_run}. '
-  'Answers and raises what student_fees_generate does; also feature_disabled without fees_management.';
+  'Answers and raises what student_fees_generate does; also feature_disabled without fees_management, and forbidden '
+  'for a user who does not see the whole school.';
 
 create function api.transport_contact_sheet(p jsonb) returns json language plpgsql stable as $$
 declare

@@ -245,6 +245,33 @@ describe('a teacher with every permission', () => {
     expect(Number(data.admission_number)).toBeGreaterThan(Number(row?.next));
   });
 
+  test('keeps the classes of others in a fee structure, also when its academic year is to change', async () => {
+    const { schema } = school;
+    const [[year], structure] = await Promise.all([
+      service.database.query<{ id: number }>(
+        `insert into ${schema}.academic_year (name, start_date, end_date) values ('Fees', '2007-01-01', '2007-12-31') returning id::integer`,
+      ),
+      school.admin.post<{ id: number; academic_year_id: number }>(
+        '/api/finance/fee-structures',
+        { name: 'Of two classes', academic_year_id: near, class_ids: [near, far] },
+        201,
+      ),
+    ]);
+    const [taught] = await service.database.query<{ id: number }>(
+      `insert into ${schema}.class (name, grade_id, academic_year_id, class_teacher_id) values ('Fees', $1, $2, $1) returning id::integer`,
+      [near, year?.id],
+    );
+    const path = `/api/finance/fee-structures/${structure.data.id}`;
+    const classes = async () =>
+      (await school.admin.get<{ classes: { id: number }[] }>(path)).data.classes.map(({ id }) => id).toSorted();
+    const moved = await teacher.put(path, { academic_year_id: year?.id, class_ids: [taught?.id] }, 409);
+    expect(moved.details).toMatchObject([{ path: 'academic_year_id' }]);
+    expect(await classes()).toEqual([near, far]);
+    await teacher.put(path, { class_ids: [] });
+    expect(await classes()).toEqual([far]);
+    await school.admin.delete(path);
+  });
+
   test('cannot approve their own leave, and cannot see which teachers are free for other classes', async () => {
     const leave = { leave_type: 'annual', start_date: '2031-01-01', end_date: '2031-01-31' };
     const { data } = await teacher.post<{ id: number }>('/api/teachers/leaves', leave, 201);

@@ -196,8 +196,10 @@ test('school jobs counts the jobs of all servers, and retries and cancels those 
   expect(await command(0, 'jobs', 'failed')).toMatchObject({ total: 0 });
 });
 
-/** Takes back the last migration of a school. Each new tenant migration changes these two lines. */
-/** Lets a school lack the last tenant migration, which replaces a function: applying it again changes nothing. */
+/**
+ * Lets a school lack the last tenant migration. It is applied twice then: that of today replaces a function. If the last
+ * one creates something, remove that here.
+ */
 const outdate = (name: ServerName, { id }: School) =>
   rows(
     name,
