@@ -54,9 +54,9 @@ grant select on core.operation to school_api;
 do $$
 declare
   v_shared text[] := '{
-    run_operation,run_write,is_feature_enabled,whole_school_permissions,tenant_id,user_id,session_id,teacher_id,
-    student_id,permissions,has_permission,has_permission_for_all,time_zone,day_at_school,day_begins,today,fail,
-    refuse_field,diff,enqueue,enqueue_all,enabled_features,record_page,json_page,deleted_record,
+    run_operation,run_write,is_feature_enabled,tenant_id,user_id,session_id,teacher_id,
+    student_id,permissions,has_permission,permission_scope,has_permission_for_all,time_zone,day_at_school,day_begins,
+    today,fail,refuse_field,diff,enqueue,enqueue_all,enabled_features,record_page,json_page,deleted_record,
     narrow_to_own_student,search_patterns,
     sort_key,run_prepared,run_prepared_in_write,run_unprepared,search_path_of,parameters,prepare,
     evict_prepared_statements,max_prepared_statements,record_page_query,
@@ -76,7 +76,7 @@ declare
   }';
   v_tenant_only text[] := '{
     enforce_plan_limits,tenant_usage,has_whole_school_scope,can_see_teacher_details,require_whole_school,class_staff,
-    permission_scope,require_also,widen_scope,restore_scope,teachers_on_leave,
+    require_also,widen_scope,restore_scope,teachers_on_leave,
     subscription_status,subscription_plans,subscription_upgrade,
     school_rename,setup_complete,notify,notify_all,send_message,school_allow_impersonation,
     is_impersonation_allowed,timetable_lease,roles_of_inactive_people,

@@ -162,7 +162,8 @@ begin
       select array(
         select c.id
         from class c
-        where c.academic_year_id = y.id and (access.is_whole_school or c.id = any (scope_class_ids()))) as ids
+        where c.academic_year_id = y.id
+          and (access.is_whole_school or c.id = any ((select scope_class_ids())::bigint[]))) as ids
     ) class
     cross join lateral (
       select

@@ -105,14 +105,6 @@ $$;
 comment on function api.current_teacher_id is
   'The teacher that is linked to the user of this request, in any scope. Null without one.';
 
-create function api.has_taught_class(p_class_id bigint) returns boolean language sql stable as $$
-  -- Functions about a single class that the teacher may read widen the scope to the whole school (core.widen_scope):
-  -- the marks of the class include students who left it for a class that the teacher does not teach, or came from one.
-  select coalesce(p_class_id = any (taught_class_ids()), false);
-$$;
-comment on function api.has_taught_class is
-  'Whether the scope is taught and the user teaches this class.';
-
 create function api.was_in_class(p_student_id bigint, p_class_id bigint, p_date date) returns boolean
   language sql stable as $$
   select exists (
@@ -418,7 +410,7 @@ declare
   v_answer json;
 begin
   perform api.require_class(v_class_id);
-  v_scope := core.widen_scope(api.has_taught_class(v_class_id));
+  v_scope := core.widen_scope(api.reaches_whole_class(v_class_id));
   if p ?| '{from_date,to_date}' then
     v_days := api.requested_days(p);
     v_answer := core.record_page('attendance',
@@ -456,7 +448,7 @@ declare
   v_answer json;
 begin
   perform api.require_class(v_class_id);
-  v_scope := core.widen_scope(api.has_taught_class(v_class_id));
+  v_scope := core.widen_scope(api.reaches_whole_class(v_class_id));
   v_days := api.requested_days(p, v_first_of_month, (v_first_of_month + interval '1 month - 1 day')::date);
   with mark as materialized (
     select a.student_id, a.date, a.status

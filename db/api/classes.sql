@@ -125,6 +125,14 @@ end $$;
 comment on function api.require_class is
   'Raises not_found unless the class exists and is in the scope of the request.';
 
+create function api.reaches_whole_class(p_class_id bigint) returns boolean language sql stable as $$
+  select core.has_whole_school_scope() or coalesce(p_class_id = any (taught_class_ids()), false);
+$$;
+comment on function api.reaches_whole_class is
+  'Whether the scope of the request has all students of a class: it is the whole school, or the user teaches the '
+  'class. Functions about such a class widen the scope (core.widen_scope), because its marks include those of students '
+  'who left it for another class, or came from one.';
+
 create function api.require_active_teacher(p_id bigint, p_path text) returns void language plpgsql as $$
 declare
   -- FOR SHARE also applies the row policy for updates, which hides other teachers from a teacher.

@@ -47,7 +47,7 @@ create function api.dashboard(p_is_whole_school boolean) returns table (answer j
                 select c.id
                 from class c
                 join academic_year y on y.id = c.academic_year_id
-                where y.is_current and c.id = any (scope_class_ids())))))
+                where y.is_current and c.id = any ((select scope_class_ids())::bigint[])))))
       end,
       'total_classes', case when can_read then (
         select count(*)

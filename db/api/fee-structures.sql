@@ -142,7 +142,7 @@ begin
   -- A user who does not see the whole school removes only classes that they teach.
   delete from fee_structure_class
     where fee_structure_id = p_id and class_id <> all (p_class_ids)
-      and (core.has_whole_school_scope() or class_id = any (taught_class_ids()));
+      and api.reaches_whole_class(class_id);
   v_scope := core.widen_scope();
   if exists (
     select from fee_structure_class fc

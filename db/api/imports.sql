@@ -243,7 +243,7 @@ create function api.import_references(p_rows jsonb, out ids jsonb, out errors ap
       c.capacity - (select count(*) from student s where s.class_id = c.id and s.deleted_at is null)
     from class c
     join academic_year y on y.id = c.academic_year_id
-    where core.has_whole_school_scope() or c.id = any (taught_class_ids())
+    where api.reaches_whole_class(c.id)
     union all
     select 'grade', id, lower(name), null, null from grade
     union all
@@ -393,7 +393,7 @@ create function api.imports_students_template(p jsonb) returns json language sql
       from class c
       join academic_year y on y.id = c.academic_year_id and y.is_current
       left join grade g on g.id = c.grade_id
-      where core.has_whole_school_scope() or c.id = any (taught_class_ids())
+      where api.reaches_whole_class(c.id)
       order by g.sequence, platform.search_normal(c.name), platform.search_normal(c.section), c.id),
     'grade', array(select name from grade order by sequence, platform.search_normal(name), id),
     'religion', array(select name from religion order by sequence, platform.search_normal(name), id));

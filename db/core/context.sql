@@ -79,44 +79,9 @@ begin
 end $$;
 comment on function core.permissions is 'The permissions of the user of this request.';
 
-create function core.whole_school_permissions() returns text[]
-  language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
-declare
-  v_session_id bigint := core.session_id();
-  v_permissions text[];
-begin
-  if v_session_id is null then
-    v_permissions := nullif(current_setting('app.whole_school_permissions', true), '');
-  else
-    select core.permissions_except(permissions, taught_permissions) into v_permissions
-      from platform.session
-      where id = v_session_id;
-  end if;
-  return coalesce(v_permissions, '{}');
-end $$;
-comment on function core.whole_school_permissions is
-  'The permissions that the user of this request has for the whole school: from a role other than teacher and student.';
-
 create function core.has_permission(p_permission text) returns boolean language sql stable
   return p_permission = any (core.permissions());
 comment on function core.has_permission is 'Whether the user of this request has a permission; false without a login.';
-
-create function core.has_permission_for_all(p_permission text) returns boolean
-  language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
-declare
-  v_session_id bigint := core.session_id();
-  v_has boolean;
-begin
-  if v_session_id is null then
-    return p_permission = any (core.whole_school_permissions());
-  end if;
-  select p_permission = any (permissions) and not p_permission = any (taught_permissions) into v_has
-    from platform.session
-    where id = v_session_id;
-  return coalesce(v_has, false);
-end $$;
-comment on function core.has_permission_for_all is
-  'Whether the user of this request has a permission for the whole school: from a role other than teacher and student.';
 
 create function core.permission_scope(p_permission text) returns text
   language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
@@ -126,7 +91,7 @@ declare
 begin
   if v_session_id is null then
     return case
-      when p_permission = any (core.whole_school_permissions()) then 'all'
+      when p_permission = any (nullif(current_setting('app.whole_school_permissions', true), '')::text[]) then 'all'
       when not p_permission = any (core.permissions()) then null
       when p_permission = any (nullif(current_setting('app.own_permissions', true), '')::text[]) then 'own'
       else 'taught'
@@ -145,6 +110,11 @@ begin
 end $$;
 comment on function core.permission_scope is
   'The scope in which the user of this request has a permission: all, taught or own; null without it.';
+
+create function core.has_permission_for_all(p_permission text) returns boolean language sql stable
+  return coalesce(core.permission_scope(p_permission) = 'all', false);
+comment on function core.has_permission_for_all is
+  'Whether the user of this request has a permission for the whole school: from a role other than teacher and student.';
 
 create function core.time_zone() returns text language sql stable
   return coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC');

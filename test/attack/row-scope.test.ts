@@ -465,6 +465,9 @@ test('a permission that an operation needs too, and that a user has only as a te
   expect(await ids(school.admin)).toContain(deleted?.id);
   expect((await reader.get<{ id: number }>(`/api/students/${far}`)).data.id).toBe(far);
   expect(await ids(reader)).toEqual([]);
+  // class.read, which the user has only as a teacher, admits to a list of students but does not limit it.
+  const roll = await reader.get<{ id: number }[]>(`/api/classes/${far}/students`);
+  expect(roll.data.map((each) => each.id)).toContain(far);
 });
 
 test('a user without any permission has the scope of a user who sees only their own rows', async () => {

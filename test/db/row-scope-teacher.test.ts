@@ -200,6 +200,17 @@ describe('row policies', () => {
     ).toEqual(none);
   });
 
+  test('a move to another class is checked against the whole school, and the scope is restored afterwards', async () => {
+    const settings = { 'app.tenant_id': String(school.id), 'app.scope': 'taught', 'app.class_ids': ',1,2,' };
+    const after = await withRole(database.url, 'school_tenant', settings, async ({ rows }) => {
+      await rows(`update ${school.schema}.student set class_id = 2 where id = 1`);
+      return rows(
+        `select class_id::integer, current_setting('app.scope') as scope from ${school.schema}.student where id = 1`,
+      );
+    });
+    expect(after).toEqual([{ class_id: 2, scope: 'taught' }]);
+  });
+
   test('plan limits count the whole school, and the scope is restored afterwards', async () => {
     await database.query('insert into platform.tenant_usage (tenant_id) values ($1) on conflict do nothing', [
       school.id,
