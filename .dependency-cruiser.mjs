@@ -6,6 +6,7 @@
  *   endpoints                                     one file per resource
  *   http                                          router, validation, OpenAPI, errors, limits, uploads, tokens
  *   workers  analytics                            background jobs, queries of analysts
+ *   servers                                       several servers: nodes, moves of schools, the database that routes
  *   database  documents  timetable                one subject each
  *   concurrency                                   thread pools, limits, queues
  *   domain                                        errors, money, files: imports nothing of the project
@@ -16,6 +17,7 @@ const floors = [
   ['timetable', '^src/timetable/'],
   ['documents', '^src/documents/'],
   ['database', '^src/database/'],
+  ['servers', '^src/servers/'],
   ['analytics', '^src/analytics/'],
   ['workers', '^workers/'],
   ['http', '^src/http/'],
@@ -32,8 +34,9 @@ const allowed = {
   timetable: ['domain', 'concurrency'],
   documents: ['domain', 'concurrency', 'timetable'],
   database: ['domain', 'concurrency'],
+  servers: ['domain', 'database'],
   analytics: ['domain', 'concurrency', 'database'],
-  workers: ['domain', 'concurrency', 'database', 'documents', 'analytics'],
+  workers: ['domain', 'concurrency', 'database', 'servers', 'documents', 'analytics'],
   http: ['domain', 'concurrency', 'database', 'documents', 'analytics'],
   endpoints: ['domain', 'concurrency', 'database', 'documents', 'timetable', 'analytics', 'http'],
   pages: ['domain', 'concurrency', 'analytics', 'http'],
@@ -41,6 +44,7 @@ const allowed = {
     'domain',
     'concurrency',
     'database',
+    'servers',
     'documents',
     'timetable',
     'analytics',
@@ -49,7 +53,7 @@ const allowed = {
     'endpoints',
     'pages',
   ],
-  cli: ['domain', 'concurrency', 'database', 'analytics', 'http', 'endpoints', 'process'],
+  cli: ['domain', 'concurrency', 'database', 'servers', 'analytics', 'http', 'endpoints', 'process'],
 };
 
 const paths = new Map(floors);

@@ -1,7 +1,7 @@
 -- The router: a database that forwards each request to the server of its school (docs/decisions/0044-nodes.md). It
 -- holds no data but copies of the directory of schools (platform.tenant) and of core.operation. `school router create`
 -- installs this file, both tables, and the foreign servers `home` and `node_<id>` with their passwords
--- (src/database/router.ts).
+-- (src/servers/router.ts).
 
 -- The functions of the other servers.
 

@@ -5,7 +5,7 @@ import { withMigratedDatabase } from '../process/database-access.ts';
 import { exitCodes } from './exit-codes.ts';
 import { type Format, print } from './output.ts';
 import { type Progress, progress } from './progress.ts';
-import { onEachServer, readServers, reasonOf, serverOfSchool } from '../database/servers.ts';
+import { onEachServer, readServers, reasonOf, serverOfSchool } from '../servers/servers.ts';
 
 /** Recomputes the facts of the schools of a server. @returns how many schools failed */
 async function refreshServer(

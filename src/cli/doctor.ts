@@ -6,7 +6,7 @@ import { withMigratedDatabase } from '../process/database-access.ts';
 import { exitCodes } from './exit-codes.ts';
 import { counted, type Format, print } from './output.ts';
 import { type Progress, progress } from './progress.ts';
-import { homeName, onEachServer, readServers, reasonOf, serverOfSchool } from '../database/servers.ts';
+import { homeName, onEachServer, readServers, reasonOf, serverOfSchool } from '../servers/servers.ts';
 import { checkClock, checkDisk, checkServices, type Problem } from './server-checks.ts';
 
 interface Violation {

@@ -4,9 +4,9 @@ import { type Queue, readQueue } from '../database/queue.ts';
 import { withOwner } from '../database/pool.ts';
 import { formatMinute, withMigratedDatabase } from '../process/database-access.ts';
 import { exitCodes } from './exit-codes.ts';
-import type { Server } from '../database/school-server.ts';
+import type { Server } from '../servers/school-server.ts';
 import { duration, type Format, print, table } from './output.ts';
-import { homeName, type OfServer, onEachServer, onServer, readServers } from '../database/servers.ts';
+import { homeName, type OfServer, onEachServer, onServer, readServers } from '../servers/servers.ts';
 
 /** The servers of a command: all of them, or the one that `--node` names. */
 const withServers = <T>(

@@ -5,16 +5,16 @@ import { type Effect, type Finding, inspectMigration, newHistory, rules } from '
 import { type MigrationStatus, readMigrationStatus } from '../database/migration-status.ts';
 import { findTenant } from '../database/find-tenant.ts';
 import { describeRehearsal, migrate, type MigrateResult, type TenantResult } from '../database/migrate.ts';
-import { migrateServers } from '../database/migrate-servers.ts';
+import { migrateServers } from '../servers/migrate-servers.ts';
 import { withOwner } from '../database/pool.ts';
-import type { Server } from '../database/school-server.ts';
+import type { Server } from '../servers/school-server.ts';
 import { fileNumber, tenantFolder } from '../database/tenant-migrations.ts';
 import { requireDevelopment, watchMigrations } from '../database/watch-migrations.ts';
 import type { Config } from '../process/config.ts';
 import { formatMinute, withDatabase } from '../process/database-access.ts';
 import { exitCodes } from './exit-codes.ts';
 import { counted, type Format, print } from './output.ts';
-import { type OfServer, onEachServer, readServers, serverOfSchool } from '../database/servers.ts';
+import { type OfServer, onEachServer, readServers, serverOfSchool } from '../servers/servers.ts';
 
 const printJson = (value: unknown) => print(JSON.stringify(value));
 const embeddedDataDir = (config: Config) => (config.DATABASE_URL ? undefined : config.DATA_DIR);

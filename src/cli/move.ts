@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { findTenant } from '../database/find-tenant.ts';
-import { cancelMove, confirmMove, moveSchool, planMoves } from '../database/school-move.ts';
+import { cancelMove, confirmMove, moveSchool, planMoves } from '../servers/school-move.ts';
 import type { Config } from '../process/config.ts';
 import { exitCodes } from './exit-codes.ts';
 import { withHome } from './node.ts';

@@ -8,10 +8,10 @@ import {
   releaseReservations,
   removeNode,
   setDraining,
-} from '../database/nodes.ts';
+} from '../servers/nodes.ts';
 import { withOwner } from '../database/pool.ts';
-import { createRouter, removeRouter } from '../database/router.ts';
-import { homeName } from '../database/servers.ts';
+import { createRouter, removeRouter } from '../servers/router.ts';
+import { homeName } from '../servers/servers.ts';
 import type { Config } from '../process/config.ts';
 import { formatMinute, withMigratedDatabase } from '../process/database-access.ts';
 import { exitCodes } from './exit-codes.ts';

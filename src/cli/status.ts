@@ -5,7 +5,7 @@ import type { Config } from '../process/config.ts';
 import { formatMinute, withMigratedDatabase } from '../process/database-access.ts';
 import { exitCodes } from './exit-codes.ts';
 import { counted, duration, fields, type Format, table } from './output.ts';
-import { type OfServer, onEachServer, readServers } from '../database/servers.ts';
+import { type OfServer, onEachServer, readServers } from '../servers/servers.ts';
 
 interface Status {
   at: string;

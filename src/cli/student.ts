@@ -6,7 +6,7 @@ import { exportsFolder } from '../database/archive.ts';
 import type { NamedTenant } from '../database/find-tenant.ts';
 import { retryLockConflicts } from '../database/lock-conflicts.ts';
 import { withOwner } from '../database/pool.ts';
-import { onServerOfSchool } from '../database/school-server.ts';
+import { onServerOfSchool } from '../servers/school-server.ts';
 import type { Config } from '../process/config.ts';
 import { withMigratedDatabase } from '../process/database-access.ts';
 import { confirm, counted, type Format, print } from './output.ts';

@@ -10,10 +10,10 @@ import {
   exportTenant,
 } from '../database/archive.ts';
 import { findTenant, type NamedTenant } from '../database/find-tenant.ts';
-import { onNodeOfNewSchool } from '../database/nodes.ts';
+import { onNodeOfNewSchool } from '../servers/nodes.ts';
 import { withOwner } from '../database/pool.ts';
-import { homeName } from '../database/servers.ts';
-import { type ImportedSchool, importSchool, onServerOfSchool } from '../database/school-server.ts';
+import { homeName } from '../servers/servers.ts';
+import { type ImportedSchool, importSchool, onServerOfSchool } from '../servers/school-server.ts';
 import { passwords } from '../domain/passwords.ts';
 import { TenantInput } from '../endpoints/platform.ts';
 import type { Config } from '../process/config.ts';

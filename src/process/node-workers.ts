@@ -1,5 +1,5 @@
 import type { Logger } from 'pino';
-import { readNodes } from '../database/nodes.ts';
+import { readNodes } from '../servers/nodes.ts';
 import { answerTimeoutMs, withOwnerInTime } from '../database/pool.ts';
 import { endsWithin } from './end-in-time.ts';
 

@@ -25,7 +25,7 @@ import { dispatcher } from '../database/call.ts';
 import { fingerprint } from '../database/install.ts';
 import { apiPool, rolePool } from '../database/pool.ts';
 import type { SchoolPool } from '../database/school-pool.ts';
-import { watchServers } from '../database/server-watch.ts';
+import { watchServers } from '../servers/server-watch.ts';
 import { operationTimes, schoolRequests } from '../database/counts.ts';
 import { gracefulClose } from './graceful-close.ts';
 import { listen } from './listen.ts';

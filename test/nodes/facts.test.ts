@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, test } from '@jest/globals';
-import { readNodes, refreshCopies } from '../../src/database/nodes.ts';
-import { confirmMove, moveSchool } from '../../src/database/school-move.ts';
+import { readNodes, refreshCopies } from '../../src/servers/nodes.ts';
+import { confirmMove, moveSchool } from '../../src/servers/school-move.ts';
 import { until } from '../support/client/until.ts';
 import { analystOf, askGraphql } from '../support/fixtures/analysts.ts';
 import { startProgram } from '../support/server/processes.ts';

@@ -1,7 +1,7 @@
 import { afterAll, afterEach, expect, test } from '@jest/globals';
-import { addNode, readNodes, setDraining } from '../../src/database/nodes.ts';
-import { createRouter } from '../../src/database/router.ts';
-import { cancelMove, moveSchool, type MoveStep } from '../../src/database/school-move.ts';
+import { addNode, readNodes, setDraining } from '../../src/servers/nodes.ts';
+import { createRouter } from '../../src/servers/router.ts';
+import { cancelMove, moveSchool, type MoveStep } from '../../src/servers/school-move.ts';
 import { startProgram } from '../support/server/processes.ts';
 import { type School, serviceOfFile } from '../support/server/service.ts';
 import { schoolOn } from './schools.ts';

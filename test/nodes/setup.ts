@@ -1,9 +1,9 @@
 import type { GlobalConfig } from 'jest';
 import pg from 'pg';
 import { migrate } from '../../src/database/migrate.ts';
-import { addNode } from '../../src/database/nodes.ts';
+import { addNode } from '../../src/servers/nodes.ts';
 import { withOwner } from '../../src/database/pool.ts';
-import { createRouter } from '../../src/database/router.ts';
+import { createRouter } from '../../src/servers/router.ts';
 import { withoutSchedule } from '../support/server/database.ts';
 import { createServer, type Servers, serverUrl, type TestServer } from './servers.ts';
 

@@ -10,8 +10,8 @@ const service = await serviceOfFile({ METRICS_PORT: '0' });
 const [first, second] = nodes;
 if (!first || !second) throw new Error('There are no two nodes.');
 
-const { setDraining } = await import('../../src/database/nodes.ts');
-const { createRouter } = await import('../../src/database/router.ts');
+const { setDraining } = await import('../../src/servers/nodes.ts');
+const { createRouter } = await import('../../src/servers/router.ts');
 
 /** A school on this node. */
 async function schoolOn(name: string): Promise<School> {

@@ -1,4 +1,4 @@
-import { checkNodes } from '../../src/database/nodes.ts';
+import { checkNodes } from '../../src/servers/nodes.ts';
 import { withOwner } from '../../src/database/pool.ts';
 import type { TaskContext } from '../task-context.ts';
 

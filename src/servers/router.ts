@@ -1,7 +1,7 @@
 import pg from 'pg';
 import { switchToRole } from '../domain/role-settings.ts';
-import { sqlFile } from './install.ts';
-import { isLockConflict } from './lock-conflicts.ts';
+import { sqlFile } from '../database/install.ts';
+import { isLockConflict } from '../database/lock-conflicts.ts';
 import {
   connectionOptions,
   connectionString,
@@ -13,7 +13,7 @@ import {
   subscribeAndCopy,
   unsubscribe,
 } from './nodes.ts';
-import { withOwner } from './pool.ts';
+import { withOwner } from '../database/pool.ts';
 
 /** The subscription of a router to the directory. Each router needs a slot of its own at home. */
 const subscriptionOf = (router: string) => `school_router_${router}`;

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type pg from 'pg';
-import { classify } from './errors.ts';
+import { classify } from '../database/errors.ts';
 import {
   dropSlot,
   hasSlot,
@@ -13,7 +13,7 @@ import {
   waitForTables,
   withSharedSubscriptionLock,
 } from './nodes.ts';
-import { answerTimeoutMs, requireAnswer, withOwner, withOwnerInTime } from './pool.ts';
+import { answerTimeoutMs, requireAnswer, withOwner, withOwnerInTime } from '../database/pool.ts';
 import { isCopying, requireReplicationLimits } from './replication-limits.ts';
 import { homeName, reasonOf } from './servers.ts';
 

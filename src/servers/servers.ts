@@ -1,6 +1,6 @@
 import type pg from 'pg';
-import { tableExists } from './migrate.ts';
-import { requireAnswer, withOwner } from './pool.ts';
+import { tableExists } from '../database/migrate.ts';
+import { requireAnswer, withOwner } from '../database/pool.ts';
 import type { Server } from './school-server.ts';
 
 /** The name of the home among the servers. */
