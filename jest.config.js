@@ -10,6 +10,8 @@ export default {
   testEnvironment: '<rootDir>/test/support/server/environment.mts',
   // Jest reads the names of all files below its roots at the start; a benchmark's database has a million.
   roots: ['<rootDir>/test'],
+  // Not in TMPDIR, which is another one in each run.
+  cacheDirectory: '<rootDir>/node_modules/.cache/jest',
   // Jest indexes all files below its roots.
   modulePathIgnorePatterns: ['<rootDir>/test/conformance/node_modules'],
   testMatch: ['<rootDir>/test/**/*.test.ts'],

@@ -1,9 +1,9 @@
 import { spawn } from 'node:child_process';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Command, InvalidArgumentError } from 'commander';
 import { resources } from '../../src/endpoints/index.ts';
+import { startRun } from '../support/server/run.ts';
 
 // `npm run test:fuzz`: the random requests of fuzz.test.ts, more of them, with another seed each time.
 
@@ -40,7 +40,7 @@ const { requests, seed = 1 + Math.floor(Math.random() * 1_000_000) } = new Comma
 const endpoints = resources.reduce((sum, { endpoints: each }) => sum + each.length, 0);
 const total = Math.ceil(requests / endpoints);
 const rounds = Math.ceil(total / requestsPerRound);
-const folder = await mkdtemp(join(tmpdir(), 'school-fuzz-'));
+const { folder } = await startRun();
 const report = join(folder, 'figures.json');
 
 /** Adds numbers to the sums of the same name. */
@@ -73,21 +73,17 @@ const round = (seedOfRound: number, runs: number) =>
   });
 
 const sums: Figures = { requests: {}, successes: {} };
-try {
-  for (let index = 0; index < rounds; index++) {
-    const runs = Math.min(requestsPerRound, total - index * requestsPerRound);
-    process.stdout.write(
-      `\nRound ${String(index + 1)} of ${String(rounds)}, seed ${String(seed + index)}: ` +
-        `${String(runs)} requests to each of ${String(endpoints)} endpoints\n`,
-    );
-    const code = await round(seed + index, runs);
-    if (code !== 0) process.exitCode = code;
-    const figures = JSON.parse(await readFile(report, 'utf8')) as Figures;
-    add(sums.requests, figures.requests);
-    add(sums.successes, figures.successes);
-  }
-} finally {
-  await rm(folder, { recursive: true });
+for (let index = 0; index < rounds; index++) {
+  const runs = Math.min(requestsPerRound, total - index * requestsPerRound);
+  process.stdout.write(
+    `\nRound ${String(index + 1)} of ${String(rounds)}, seed ${String(seed + index)}: ` +
+      `${String(runs)} requests to each of ${String(endpoints)} endpoints\n`,
+  );
+  const code = await round(seed + index, runs);
+  if (code !== 0) process.exitCode = code;
+  const figures = JSON.parse(await readFile(report, 'utf8')) as Figures;
+  add(sums.requests, figures.requests);
+  add(sums.successes, figures.successes);
 }
 
 /** Prints the number of responses by kind or caller, and by status. */

@@ -1,4 +1,5 @@
 import { Command, InvalidArgumentError } from 'commander';
+import { startRun } from '../support/server/run.ts';
 import { runChaos } from './run.ts';
 
 function count(text: string): number {
@@ -20,6 +21,7 @@ const options = new Command('test:chaos')
   .opts<{ minutes: number; seed?: number; clients: number; sabotage?: string }>();
 
 const print = (line: string) => process.stdout.write(`${line}\n`);
+await startRun();
 const seed = options.seed ?? 1 + Math.floor(Math.random() * 1_000_000);
 print(`Seed ${String(seed)}`);
 try {

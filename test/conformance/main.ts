@@ -5,6 +5,7 @@ import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { freePort, startProgram } from '../support/server/processes.ts';
+import { startRun } from '../support/server/run.ts';
 import { prepareRequests } from './demo-school.ts';
 import { exceptions, notCalled, withoutPrism } from './exceptions.ts';
 import { orderOf, portmanConfig } from './portman-config.ts';
@@ -151,6 +152,7 @@ function failuresOf({ operation, error, code, text, tests }: Execution): Failure
   );
 }
 
+await startRun();
 const work = await mkdtemp(join(tmpdir(), 'school-conformance-'));
 const file = (name: string) => join(work, name);
 const port = await freePort();

@@ -7,7 +7,7 @@ export default {
   testPathIgnorePatterns: ['/node_modules/'],
   testMatch: ['<rootDir>/test/nodes/*.test.ts'],
   globalSetup: '<rootDir>/test/nodes/setup.ts',
-  globalTeardown: '<rootDir>/test/nodes/teardown.ts',
+  globalTeardown: '<rootDir>/test/support/server/teardown.ts',
   // Each Jest worker has three servers.
   maxWorkers: 2,
   // A move starts two processes for each table, servers and programs are started and stopped, and a worker looks up the

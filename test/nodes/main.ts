@@ -1,5 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
+import { startRun } from '../support/server/run.ts';
 import { isInstalled } from './servers.ts';
 
 /**
@@ -23,6 +24,7 @@ const isOfNodes = (file: string) => file.startsWith('test/nodes');
 const others = args.filter((argument) => !files.includes(argument));
 
 if (await isInstalled()) {
+  await startRun();
   const statuses: number[] = [];
   if (files.length === 0 || files.some(isOfNodes))
     statuses.push(run('jest.config.js', [...others, ...files.filter(isOfNodes)]));

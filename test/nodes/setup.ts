@@ -5,11 +5,8 @@ import { addNode } from '../../src/servers/nodes.ts';
 import { withOwner } from '../../src/database/pool.ts';
 import { createRouter } from '../../src/servers/router.ts';
 import { withoutSchedule } from '../support/server/database.ts';
+import { startRun } from '../support/server/run.ts';
 import { createServer, type Servers, serverUrl, type TestServer } from './servers.ts';
-
-declare global {
-  var nodeServers: TestServer[] | undefined;
-}
 
 async function createDatabase(server: TestServer, name: string): Promise<string> {
   const client = new pg.Client({ connectionString: serverUrl(server, 'postgres') });
@@ -22,7 +19,6 @@ async function createDatabase(server: TestServer, name: string): Promise<string>
 /** Starts a home, two nodes and a router. */
 async function startServers(): Promise<Servers> {
   const [homeServer, ...others] = await Promise.all([createServer(), createServer(), createServer()]);
-  (globalThis.nodeServers ??= []).push(homeServer, ...others);
   const home = await createDatabase(homeServer, 'school');
   await migrate({ ownerUrl: home });
   await withOwner(home, (client) => client.query(withoutSchedule));
@@ -43,6 +39,7 @@ async function startServers(): Promise<Servers> {
 
 /** Starts servers for each Jest worker, which all of its test files share. */
 export default async function setup({ maxWorkers }: Pick<GlobalConfig, 'maxWorkers'>): Promise<void> {
+  globalThis.testRun = await startRun();
   const servers = await Promise.all(Array.from({ length: maxWorkers }, startServers));
   process.env['TEST_NODES'] = JSON.stringify(servers);
 }

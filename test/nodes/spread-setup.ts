@@ -2,6 +2,7 @@ import type { GlobalConfig } from 'jest';
 import { migrate } from '../../src/database/migrate.ts';
 import { withOwner } from '../../src/database/pool.ts';
 import { withoutSchedule } from '../support/server/database.ts';
+import { startRun } from '../support/server/run.ts';
 import { spreadTemplate } from '../support/server/spread.ts';
 import { createServer, serverUrl } from './servers.ts';
 
@@ -10,8 +11,8 @@ const serversPerWorker = 3;
 
 /** Starts the servers of each Jest worker, with a migrated database that each test file clones. */
 export default async function setup({ maxWorkers }: Pick<GlobalConfig, 'maxWorkers'>): Promise<void> {
+  globalThis.testRun = await startRun();
   const servers = await Promise.all(Array.from({ length: maxWorkers * serversPerWorker }, createServer));
-  globalThis.nodeServers = servers;
   for (const server of servers) {
     await withOwner(serverUrl(server, 'postgres'), (client) => client.query(`create database ${spreadTemplate}`));
     await migrate({ ownerUrl: serverUrl(server, spreadTemplate) });

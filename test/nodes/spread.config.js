@@ -26,7 +26,7 @@ export default {
     ? short.map((names) => `/test/${names}\\.test\\.ts$`)
     : ['/test/(api|attack|workers)/.*\\.test\\.ts$'],
   globalSetup: '<rootDir>/test/nodes/spread-setup.ts',
-  globalTeardown: '<rootDir>/test/nodes/teardown.ts',
+  globalTeardown: '<rootDir>/test/support/server/teardown.ts',
   // Each Jest worker has three servers.
   maxWorkers: 2,
 };

@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { access } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
 import { Command } from 'commander';
+import { startRun } from '../support/server/run.ts';
 
 const root = join(import.meta.dirname, '../..');
 
@@ -45,6 +46,7 @@ if (program === undefined) {
   process.stderr.write('PgBouncer is not installed. On Debian: apt-get install pgbouncer\n');
   process.exitCode = 1;
 } else {
+  await startRun();
   const isFile = (option: string) => !option.startsWith('-');
   const files = command.opts<{ short?: true }>().short
     ? shortFiles

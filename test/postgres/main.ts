@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Command, InvalidArgumentError } from 'commander';
+import { startRun } from '../support/server/run.ts';
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, '../..');
@@ -92,6 +93,7 @@ const options = command.opts<{ versions?: string[]; install?: true }>();
 
 const versions = options.versions ?? supported;
 if (options.install) await install(versions);
+await startRun();
 const lines: string[] = [];
 for (const version of versions) {
   const binaries = await findBinaries(version);

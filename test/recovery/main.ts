@@ -1,9 +1,7 @@
 // Restores a server, and then one school, to a moment before a mistake: `npm run test:recovery`. docs/backup.md has the
 // same steps with pg_basebackup and pgBackRest, which are not in node_modules.
-import { execFile } from 'node:child_process';
 import { chown, mkdir, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
 import { checksumTenant } from '../../src/database/archive.ts';
 import { type EmbeddedServer, ensureDatabase, startEmbedded } from '../../src/database/embedded.ts';
 import { migrate } from '../../src/database/migrate.ts';
@@ -13,18 +11,15 @@ import { loadDemo } from '../../src/process/demo.ts';
 import { until } from '../support/client/until.ts';
 import { copyCluster, ownFolder } from '../support/server/own-server.ts';
 import { runProgram } from '../support/server/processes.ts';
+import { startRun } from '../support/server/run.ts';
 
 const demoId = '1';
+const run = await startRun();
 const folder = await ownFolder('school-recovery-');
 const dataDir = join(folder, 'data');
 const archive = join(folder, 'archive');
-const servers: EmbeddedServer[] = [];
 
-async function start(name: string, settings: string[]): Promise<EmbeddedServer> {
-  const server = await startEmbedded(join(folder, name), ['fsync=off', ...settings]);
-  servers.push(server);
-  return server;
-}
+const start = (name: string, settings: string[]) => startEmbedded(join(folder, name), ['fsync=off', ...settings]);
 
 const query = <Row extends object>(server: EmbeddedServer, text: string) =>
   withOwner(server.url('school'), async (client) => (await client.query<Row>(text)).rows[0]);
@@ -108,7 +103,5 @@ try {
 } catch (error) {
   process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
   process.exitCode = 1;
-} finally {
-  for (const server of servers) await server.stop();
-  await promisify(execFile)('rm', ['-rf', folder]);
 }
+await run.end();

@@ -1,4 +1,5 @@
 import { Command, InvalidArgumentError } from 'commander';
+import { startRun } from '../support/server/run.ts';
 import { recordedReleases } from './releases.ts';
 import { runUpgrade } from './run.ts';
 
@@ -24,6 +25,7 @@ if (releases.length === 0) {
   print(`There is no release ${from ?? ''} in releases/.`);
   process.exitCode = 1;
 }
+await startRun();
 for (const release of releases) {
   print(`From ${release.version} (${release.commit.slice(0, 7)}) to this version`);
   try {

@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { chown, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { chown, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
 import type { EmbeddedServer } from '../../../src/database/embedded.ts';
@@ -7,17 +7,13 @@ import { until } from '../client/until.ts';
 import { ownFolder } from './own-server.ts';
 import { poolerPort, poolerRoles } from './pooler-settings.ts';
 
-/** A PgBouncer in transaction mode in front of the test server. */
-export interface Pooler {
-  stop(): Promise<void>;
-}
-
 /**
- * Starts PgBouncer as the user of the Postgres server, since it refuses to run as root. Each transaction takes another
+ * Starts a PgBouncer in transaction mode in front of the test server, for the whole run.
+ * It runs as the user of the Postgres server, since it refuses to run as root. Each transaction takes another
  * backend than the one before, so that nothing works by chance that needs the same one.
  * @param program  its path
  */
-export async function startPooler(program: string, { url, cluster }: EmbeddedServer): Promise<Pooler> {
+export async function startPooler(program: string, { url, cluster }: EmbeddedServer): Promise<void> {
   const folder = await ownFolder('school-pooler-');
   const { host } = new pg.Client({ connectionString: url('postgres') });
   const settings = {
@@ -43,30 +39,17 @@ export async function startPooler(program: string, { url, cluster }: EmbeddedSer
   await chown(folder, uid, gid);
   const child = spawn(program, ['-q', join(folder, 'settings.ini')], { uid, gid, cwd: folder, stdio: 'ignore' });
   const ended = new Promise<void>((done) => child.on('error', () => done()).on('exit', () => done()));
-  const remove = () => rm(folder, { recursive: true, force: true });
   const isReady = () =>
     stat(join(folder, `.s.PGSQL.${String(poolerPort)}`)).then(
       () => true,
       () => undefined,
     );
-  try {
-    await Promise.race([
-      until(isReady),
-      ended.then(async () => {
-        throw new Error(`PgBouncer did not start: ${await readFile(settings.logfile, 'utf8').catch(() => program)}`);
-      }),
-    ]);
-  } catch (error) {
-    child.kill();
-    await remove();
-    throw error;
-  }
+  await Promise.race([
+    until(isReady),
+    ended.then(async () => {
+      throw new Error(`PgBouncer did not start: ${await readFile(settings.logfile, 'utf8').catch(() => program)}`);
+    }),
+  ]);
+  child.unref();
   process.env['TEST_POOLER_SOCKET'] = folder;
-  return {
-    async stop() {
-      child.kill('SIGKILL');
-      await ended;
-      await remove();
-    },
-  };
 }

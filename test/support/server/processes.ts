@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { poolerSettings } from './pooler-settings.ts';
 
@@ -35,7 +36,7 @@ export interface Program {
 }
 
 /**
- * Starts a program as the npm scripts do. It gets these environment variables, PATH, POSTGRES_BIN and the compile cache,
+ * Starts a program as the npm scripts do. It gets these environment variables, PATH, POSTGRES_BIN, the folders of the run
  * and nothing else, not even a .env file.
  * @param options  the user to run as, if not the current one, and the folder of the project, if not this one
  */
@@ -50,6 +51,8 @@ export function startProgram(
       PATH: process.env['PATH'] ?? '',
       NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'] ?? '',
       POSTGRES_BIN: process.env['POSTGRES_BIN'] ?? '',
+      TMPDIR: process.env['TMPDIR'] ?? tmpdir(),
+      TEST_RUN: process.env['TEST_RUN'] ?? '',
       // A developer's .env must not change the tests.
       ENV_FILE: '',
       ...poolerSettings(env['DATABASE_URL']),

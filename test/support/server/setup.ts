@@ -1,19 +1,14 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { GlobalConfig } from 'jest';
-import { type EmbeddedServer, scratchSettings, startEmbedded } from '../../../src/database/embedded.ts';
-import { scratchFolder } from './template-schools.ts';
-import { ownFolder } from './own-server.ts';
+import { scratchSettings, startEmbedded } from '../../../src/database/embedded.ts';
 import { warnWithoutBrowser } from './browsers.ts';
 import { prepareBuilds } from './builds.ts';
-import { type Pooler, startPooler } from './pooler.ts';
+import { startPooler } from './pooler.ts';
 import { prepareClusters } from './prepared-cluster.ts';
+import { type Run, startRun } from './run.ts';
 
 declare global {
-  var testServer: { server: EmbeddedServer; dataDir: string } | undefined;
-  var testPooler: Pooler | undefined;
-  var testCompileCache: string | undefined;
+  var testRun: Run | undefined;
 }
 
 /**
@@ -36,27 +31,20 @@ const inMemory = ['shared_buffers=1GB'];
 export default async function setup({ nonFlagArgs }: GlobalConfig): Promise<void> {
   prepareBuilds();
   warnWithoutBrowser();
-  const folder = await scratchFolder();
-  const dataDir = await ownFolder(`school-scratch-${String(process.pid)}-`, folder);
-  try {
-    const counts = templateSchools(folder !== undefined, nonFlagArgs.length === 0);
-    await prepareClusters(dataDir, counts);
-    process.env['TEST_TEMPLATE_SCHOOLS'] = JSON.stringify(counts);
-    const server = await startEmbedded(dataDir, folder ? [...settings, ...inMemory] : settings);
-    globalThis.testServer = { server, dataDir };
-    process.env['TEST_SERVER_URL'] = server.url('DATABASE');
-    const pooler = process.env['TEST_PGBOUNCER'];
-    if (pooler) globalThis.testPooler = await startPooler(pooler, server);
-  } catch (error) {
-    // Jest runs no teardown after a setup that failed.
-    await globalThis.testServer?.server.stop();
-    await rm(dataDir, { recursive: true, force: true });
-    throw error;
-  }
+  const run = await startRun();
+  globalThis.testRun = run;
+  const { folder, memoryFolder } = run;
+  const dataDir = memoryFolder ?? folder;
+  const counts = templateSchools(memoryFolder !== undefined, nonFlagArgs.length === 0);
+  await prepareClusters(dataDir, counts);
+  process.env['TEST_TEMPLATE_SCHOOLS'] = JSON.stringify(counts);
+  const server = await startEmbedded(dataDir, memoryFolder === undefined ? settings : [...settings, ...inMemory]);
+  process.env['TEST_SERVER_URL'] = server.url('DATABASE');
+  const pooler = process.env['TEST_PGBOUNCER'];
+  if (pooler) await startPooler(pooler, server);
   process.env['TEST_CLUSTER'] = join(dataDir, 'migrated');
   // file_copy first writes the changes of all databases to the disk, which is cheap only in memory.
-  process.env['TEST_CLONE_STRATEGY'] = folder ? 'file_copy' : 'wal_log';
+  process.env['TEST_CLONE_STRATEGY'] = memoryFolder === undefined ? 'wal_log' : 'file_copy';
   // Child processes and threads share their compiled modules.
-  globalThis.testCompileCache = await mkdtemp(join(tmpdir(), 'school-compiled-'));
-  process.env['TEST_COMPILE_CACHE'] = globalThis.testCompileCache;
+  process.env['TEST_COMPILE_CACHE'] = join(folder, 'compiled');
 }

@@ -1,37 +1,7 @@
-import { readdir, rm, statfs } from 'node:fs/promises';
-import { join } from 'node:path';
 import type pg from 'pg';
-import { type EmbeddedServer, removeCluster } from '../../../src/database/embedded.ts';
+import type { EmbeddedServer } from '../../../src/database/embedded.ts';
 import { withOwner } from '../../../src/database/pool.ts';
 import { templateOf, withoutSchedule } from './database.ts';
-
-const memoryFolder = '/dev/shm';
-const minFreeBytes = 6e9;
-
-/**
- * The folder for the Postgres cluster of a run: in memory if there is enough, since a school has 400 files that are
- * copied and removed for each test file. Also stops and removes the clusters of runs that were killed. Undefined means
- * the default folder.
- */
-export async function scratchFolder(): Promise<string | undefined> {
-  const names = await readdir(memoryFolder).catch(() => []);
-  for (const name of names) {
-    const pid = Number(/^school-scratch-(\d+)-/.exec(name)?.[1]);
-    if (!pid || isAlive(pid)) continue;
-    await removeCluster(join(memoryFolder, name));
-    await rm(join(memoryFolder, name), { recursive: true, force: true });
-  }
-  const { bavail, bsize } = await statfs(memoryFolder).catch(() => ({ bavail: 0, bsize: 0 }));
-  return bavail * bsize > minFreeBytes && process.availableMemory() > minFreeBytes ? memoryFolder : undefined;
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    return process.kill(pid, 0);
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM';
-  }
-}
 
 /**
  * Creates one database for each of these counts: a clone of `template_school` that also contains the tables of its
