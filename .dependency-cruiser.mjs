@@ -4,7 +4,7 @@
  *   process (src/main.ts, src/process), cli       start the service, read the environment
  *   pages                                         serve the console, the documentation and GraphQL
  *   endpoints                                     one file per resource
- *   http                                          router, validation, OpenAPI, errors, limits, uploads, tokens
+ *   http                                          router and its rooms (see `httpRooms`)
  *   workers  analytics                            background jobs, queries of analysts
  *   servers                                       several servers: nodes, moves of schools, the database that routes
  *   database  documents  timetable                one subject each
@@ -37,7 +37,7 @@ const allowed = {
   servers: ['domain', 'database'],
   analytics: ['domain', 'concurrency', 'database'],
   workers: ['domain', 'concurrency', 'database', 'servers', 'documents', 'analytics'],
-  http: ['domain', 'concurrency', 'database', 'documents', 'analytics'],
+  http: ['domain', 'concurrency', 'database', 'analytics'],
   endpoints: ['domain', 'concurrency', 'database', 'documents', 'timetable', 'analytics', 'http'],
   pages: ['domain', 'concurrency', 'analytics', 'http'],
   process: [
@@ -57,6 +57,17 @@ const allowed = {
 };
 
 const paths = new Map(floors);
+
+/** The rooms of src/http, and which other rooms each may import. All may import the files at its top, but the router. */
+const httpRooms = {
+  streams: [],
+  credentials: [],
+  body: [],
+  limits: ['credentials'],
+  openapi: ['body', 'credentials'],
+};
+
+const httpRoom = (...names) => `^src/http/(${names.join('|')})/`;
 
 /** @type {import('dependency-cruiser').IConfiguration} */
 export default {
@@ -78,12 +89,25 @@ export default {
       from: { path: '^src/', pathNot: [...floors.map(([, path]) => path), '^src/console/'] },
       to: {},
     },
-    {
-      name: 'http-knows-no-documents',
-      comment: 'Printed documents of a school belong to the endpoints. http writes only generic spreadsheets.',
+    ...Object.entries(httpRooms).map(([room, others]) => ({
+      name: `http-${room}-imports-only-its-rooms`,
       severity: 'error',
-      from: { path: '^src/http/' },
-      to: { path: '^src/documents/', pathNot: '^src/documents/spreadsheets[.]ts$' },
+      from: { path: httpRoom(room) },
+      to: { path: '^src/http/(.+/|router[.]ts$)', pathNot: httpRoom(room, ...others) },
+    })),
+    {
+      name: 'the-top-of-http-knows-no-openapi',
+      comment: 'A request is served without the document. Pages and the command line ask for it.',
+      severity: 'error',
+      from: { path: '^src/http/[^/]+$' },
+      to: { path: httpRoom('openapi') },
+    },
+    {
+      name: 'every-folder-of-http-is-a-room',
+      comment: 'Add a new folder to `httpRooms` above.',
+      severity: 'error',
+      from: { path: '^src/http/.+/', pathNot: httpRoom(...Object.keys(httpRooms)) },
+      to: {},
     },
     {
       name: 'console-is-a-browser-program',

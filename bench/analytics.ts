@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command } from 'commander';
-import { tokens } from '../src/http/tokens.ts';
+import { tokens } from '../src/http/credentials/tokens.ts';
 import { startEmbedded } from '../src/database/embedded.ts';
 import { withOwner } from '../src/database/pool.ts';
 import { benchDatabase } from './database.ts';

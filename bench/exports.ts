@@ -4,7 +4,7 @@ import { get } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command } from 'commander';
-import { tokens } from '../src/http/tokens.ts';
+import { tokens } from '../src/http/credentials/tokens.ts';
 import { dispatcher } from '../src/database/call.ts';
 import { startEmbedded } from '../src/database/embedded.ts';
 import { apiPool, withOwner } from '../src/database/pool.ts';

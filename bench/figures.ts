@@ -1,5 +1,5 @@
 import { withOwner } from '../src/database/pool.ts';
-import type { Tokens } from '../src/http/tokens.ts';
+import type { Tokens } from '../src/http/credentials/tokens.ts';
 import { schoolYear } from './cases.ts';
 import type { Rig } from './measure.ts';
 import { median, timed } from './statistics.ts';

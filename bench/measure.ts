@@ -4,7 +4,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type autocannon from 'autocannon';
 import type pg from 'pg';
 import { withOwner } from '../src/database/pool.ts';
-import type { Tokens } from '../src/http/tokens.ts';
+import type { Tokens } from '../src/http/credentials/tokens.ts';
 import type { BenchCase, CaseRequest } from './cases.ts';
 import type { Child } from './child.ts';
 import type { Database, School } from './database.ts';

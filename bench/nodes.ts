@@ -6,7 +6,7 @@ import { addNode } from '../src/servers/nodes.ts';
 import { withOptions, withOwner } from '../src/database/pool.ts';
 import { createRouter } from '../src/servers/router.ts';
 import { switchToRole } from '../src/domain/role-settings.ts';
-import { tokens } from '../src/http/tokens.ts';
+import { tokens } from '../src/http/credentials/tokens.ts';
 import { createServer, isInstalled, removeServer, serverUrl, type TestServer } from '../test/nodes/servers.ts';
 import { type BenchCase, cases } from './cases.ts';
 import { type Child, startChild } from './child.ts';

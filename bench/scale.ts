@@ -5,7 +5,7 @@ import { Command, InvalidArgumentError } from 'commander';
 import { lockDataDir, scratchSettings, startEmbedded, type EmbeddedServer } from '../src/database/embedded.ts';
 import { migrate } from '../src/database/migrate.ts';
 import { withOwner } from '../src/database/pool.ts';
-import { tokens } from '../src/http/tokens.ts';
+import { tokens } from '../src/http/credentials/tokens.ts';
 import { cases } from './cases.ts';
 import { startChild } from './child.ts';
 import { addSchools, createDatabase, openSessions, type School } from './database.ts';

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { Command, InvalidArgumentError } from 'commander';
 import pg from 'pg';
 import { startEmbedded } from '../src/database/embedded.ts';
-import { tokens } from '../src/http/tokens.ts';
+import { tokens } from '../src/http/credentials/tokens.ts';
 import { benchDatabase, type School } from './database.ts';
 import { count, listOf, note, runBenchmark } from './run.ts';
 import { startApi, startWorker } from './service.ts';

@@ -7,7 +7,7 @@ import { Command } from 'commander';
 import { lockDataDir, scratchSettings, startEmbedded } from '../src/database/embedded.ts';
 import { migrate } from '../src/database/migrate.ts';
 import { withOwner } from '../src/database/pool.ts';
-import { tokens } from '../src/http/tokens.ts';
+import { tokens } from '../src/http/credentials/tokens.ts';
 import { type BenchCase, cases } from './cases.ts';
 import { addSchools, createDatabase, openSessions, type School } from './database.ts';
 import { plot } from './plot.ts';

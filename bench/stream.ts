@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command } from 'commander';
 import { passwords } from '../src/domain/passwords.ts';
-import { tokens } from '../src/http/tokens.ts';
+import { tokens } from '../src/http/credentials/tokens.ts';
 import { ensureDatabase, startEmbedded } from '../src/database/embedded.ts';
 import { migrate } from '../src/database/migrate.ts';
 import { createOperator } from '../src/database/operator.ts';

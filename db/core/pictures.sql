@@ -1,4 +1,4 @@
--- The signed addresses of pictures. src/http/picture-addresses.ts makes the keys and verifies the addresses.
+-- The signed addresses of pictures. src/http/credentials/picture-addresses.ts makes the keys and verifies addresses.
 
 -- HMAC-SHA-256. The key is in the setting app.picture_key as `<expiry> <inner block> <outer block>`. It comes with each
 -- request, so that the database stores no key, and it signs only pictures of the school of the request.

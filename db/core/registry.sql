@@ -87,7 +87,7 @@ comment on column core.operation.lock_first is
   'and cannot deadlock in the locks that they take next.';
 comment on column core.operation.errors is
   'The errors that the operation itself can answer. Errors that follow from the other columns or from the route '
-  '(forbidden, validation_error, not_found for an id in the path, ...) are added in src/http/openapi-errors.ts.';
+  '(forbidden, validation_error, not_found for an id in the path, ...) are added in src/http/openapi/errors.ts.';
 comment on column core.operation.content is
   'takes: core.call stores the uploaded bytes, if any, in the table file and adds file_id to the parameters; '
   'gives: the operation answers what file_answer returns, and core.call adds the bytes or the requested range.';

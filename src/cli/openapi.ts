@@ -1,5 +1,5 @@
 import { resources } from '../endpoints/index.ts';
-import { openapiDocument } from '../http/openapi.ts';
+import { openapiDocument } from '../http/openapi/document.ts';
 import type { Operation } from '../http/operation.ts';
 import { withScratchServer } from '../process/database-access.ts';
 import { ensureDatabase } from '../database/embedded.ts';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { type ExportColumn, exporter, exportFormat, exportTypes } from '../http/exports.ts';
+import { type ExportColumn, exporter, exportFormat, exportTypes } from './parts/exports.ts';
 import { resource } from '../http/endpoint.ts';
 import { search } from '../http/schemas.ts';
 import { auditFilters } from './platform.ts';

@@ -3,7 +3,7 @@ import { type Exchange, type Handler, resource } from '../http/endpoint.ts';
 import { cleanPicture } from '../documents/picture.ts';
 import { ApiError } from '../domain/errors.ts';
 import { toApiError } from '../http/errors.ts';
-import { refreshCookie, refreshTokenOf, requireSameOrigin } from '../http/cookies.ts';
+import { refreshCookie, refreshTokenOf, requireSameOrigin } from '../http/credentials/cookies.ts';
 import { Deleted, email, id, optionalText, page, password, text, timestamp, timestamps } from '../http/schemas.ts';
 import {
   type Credentials,

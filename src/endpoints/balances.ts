@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
-import { exporter, exportFormat, exportTypes } from '../http/exports.ts';
+import { exporter, exportFormat, exportTypes } from './parts/exports.ts';
 import { flag, pathId } from '../http/schemas.ts';
 import { studentColumns } from './parts/student-columns.ts';
 

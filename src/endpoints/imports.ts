@@ -4,10 +4,10 @@ import { requestOwner } from '../http/request-owner.ts';
 import { disconnectSignal } from '../http/disconnect.ts';
 import { type Handler, resource } from '../http/endpoint.ts';
 import { coerce } from '../http/coercion.ts';
-import { fileFormat } from '../http/exports.ts';
+import { fileFormat } from './parts/exports.ts';
 import { flag, id, optionalText } from '../http/schemas.ts';
 import { csvType, readSheet, sheetFile, type SheetRow, xlsxType } from '../documents/spreadsheets.ts';
-import { details } from '../http/validate.ts';
+import { details } from '../http/body/validate.ts';
 import { StudentInput } from './students.ts';
 import { TeacherInput } from './teachers.ts';
 

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { type Handler, resource } from '../http/endpoint.ts';
 import { choice, withCoercion } from '../http/coercion.ts';
 import { ApiError } from '../domain/errors.ts';
-import { accessTokenSeconds } from '../http/tokens.ts';
+import { accessTokenSeconds } from '../http/credentials/tokens.ts';
 import { actionUrl, checkActionUrl } from './parts/action-url.ts';
 import { beginStream, eventId, lastEventId } from './parts/streams.ts';
 import { Deleted, flag, id, page, text, timestamp, timestamps, uniqueBy } from '../http/schemas.ts';

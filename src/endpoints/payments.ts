@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
 import { choice, withAlias } from '../http/coercion.ts';
-import { exporter, exportFormat, exportTypes } from '../http/exports.ts';
+import { exporter, exportFormat, exportTypes } from './parts/exports.ts';
 import { receiptFileName } from '../documents/invoice.ts';
 import { pdfDownload } from './parts/pdf-download.ts';
 import {

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { choice } from '../http/coercion.ts';
 import { resource } from '../http/endpoint.ts';
-import { type ExportColumn, exporter, exportFormat, exportTypes } from '../http/exports.ts';
+import { type ExportColumn, exporter, exportFormat, exportTypes } from './parts/exports.ts';
 import { id, includeEnded, pathId, search, text } from '../http/schemas.ts';
 
 /** The filters of the list of schools. */

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { choice } from '../http/coercion.ts';
-import { exporter, exportFormat, exportTypes } from '../http/exports.ts';
+import { exporter, exportFormat, exportTypes } from './parts/exports.ts';
 import { resource } from '../http/endpoint.ts';
 import { date, digits, id, pathId } from '../http/schemas.ts';
 

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
-import { exporter, exportFormat, exportTypes } from '../http/exports.ts';
+import { exporter, exportFormat, exportTypes } from './parts/exports.ts';
 import { amount, date, Deleted, id, money, page, pathId, text, timestamps } from '../http/schemas.ts';
 import { frequency } from './fee-structures.ts';
 import { Generated } from './student-fees.ts';

@@ -1,7 +1,12 @@
 import { z } from 'zod';
 import { ApiError } from '../domain/errors.ts';
 import { type Exchange, type Handler, resource } from '../http/endpoint.ts';
-import { checkLogin, checkRegistration, registrationOptions, type StoredPasskey } from '../http/passkeys.ts';
+import {
+  checkLogin,
+  checkRegistration,
+  registrationOptions,
+  type StoredPasskey,
+} from '../http/credentials/passkeys.ts';
 import { Deleted, id, text, timestamp } from '../http/schemas.ts';
 import {
   LoginAnswer,

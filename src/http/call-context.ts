@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Request, Response } from 'express';
 import type { CallContext } from '../database/call.ts';
 import { ApiError } from '../domain/errors.ts';
-import type { ApiKey } from './api-keys.ts';
+import type { ApiKey } from './credentials/api-keys.ts';
 import { disconnectSignal } from './disconnect.ts';
 import type { Operation } from './operation.ts';
 import { requestOwner } from './request-owner.ts';

@@ -1,6 +1,9 @@
 import type { Request } from 'express';
+import { ipKeyGenerator } from 'express-rate-limit';
 import type { RequestOwner } from '../concurrency/fair-queue.ts';
-import { addressOf } from './limiter.ts';
+
+/** The IPv4 address of a client, or its IPv6 network of 56 bits, which one customer of a provider has. */
+export const addressOf = (req: Request): string => ipKeyGenerator(req.ip ?? '');
 
 /**
  * The user and the school that a request is counted for. An API key counts as a user of its own. Before the database

@@ -1,6 +1,6 @@
 import type { Upload } from '../domain/files.ts';
-import type { ApiKey } from './api-keys.ts';
-import type { Claims } from './tokens.ts';
+import type { ApiKey } from './credentials/api-keys.ts';
+import type { Claims } from './credentials/tokens.ts';
 
 declare module 'express-serve-static-core' {
   interface Request {

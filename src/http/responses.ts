@@ -10,7 +10,7 @@ import { knownTags } from './call-context.ts';
 import { disconnectSignal } from './disconnect.ts';
 import type { Endpoint } from './endpoint.ts';
 import { serviceInfo } from './health.ts';
-import { pictureMaxAgeSeconds } from './picture-addresses.ts';
+import { pictureMaxAgeSeconds } from './credentials/picture-addresses.ts';
 
 /** After this time, a client that does not read a generated file is disconnected. */
 const stalledTimeoutMs = 60_000;

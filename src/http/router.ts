@@ -2,18 +2,18 @@ import { type ErrorRequestHandler, type RequestHandler, Router } from 'express';
 import { z } from 'zod';
 import { AuditedRefusal, type CallAnswer, type CallContext } from '../database/call.ts';
 import { ApiError } from '../domain/errors.ts';
-import { authentication } from './authenticate.ts';
-import { bodyReader } from './body.ts';
+import { authentication } from './credentials/authenticate.ts';
+import { bodyReader } from './body/json.ts';
 import { clientContext, fileContext, requestContext, writeContext } from './call-context.ts';
 import { type Endpoint, type Exchange, pathParameters, type Resource } from './endpoint.ts';
 import { toApiError } from './errors.ts';
 import type { Operation } from './operation.ts';
-import type { RateLimits } from './rate-limits.ts';
-import { bodyReceiver, readInTime } from './receive-body.ts';
+import type { RateLimits } from './limits/rate-limits.ts';
+import { bodyReceiver, readInTime } from './body/receive.ts';
 import { allowEmbedding, sendDownload, sendFile, sendJson } from './responses.ts';
 import type { Services } from './services.ts';
-import { receiveUpload } from './uploads.ts';
-import { validator } from './validate.ts';
+import { receiveUpload } from './body/uploads.ts';
+import { validator } from './body/validate.ts';
 
 const readBody = bodyReader('1mb');
 /** Anonymous clients may send only small bodies. */

@@ -5,13 +5,13 @@ import type { AnonymousCallers } from '../database/anonymous-callers.ts';
 import type { Call } from '../database/call.ts';
 import type { Tracing } from '../domain/tracing.ts';
 import type { PushHost } from '../domain/push.ts';
-import type { ApiKeys } from './api-keys.ts';
-import type { FairPasswords } from './fair-passwords.ts';
-import type { PictureAddresses } from './picture-addresses.ts';
-import type { SecondFactors } from './second-factors.ts';
-import type { SignedTokens } from './signed-tokens.ts';
-import type { Streams } from './streams.ts';
-import type { Tokens } from './tokens.ts';
+import type { ApiKeys } from './credentials/api-keys.ts';
+import type { FairPasswords } from './credentials/fair-passwords.ts';
+import type { PictureAddresses } from './credentials/picture-addresses.ts';
+import type { SecondFactors } from './credentials/second-factors.ts';
+import type { SignedTokens } from './credentials/signed-tokens.ts';
+import type { Streams } from './streams/streams.ts';
+import type { Tokens } from './credentials/tokens.ts';
 
 /** The settings that the facade, the endpoints and the pages read. */
 export interface HttpSettings {

@@ -1,4 +1,4 @@
-import { exampleOf, type JsonSchema } from '../http/openapi-examples.ts';
+import { exampleOf, type JsonSchema } from '../http/openapi/examples.ts';
 import { type Html, html } from './html.ts';
 
 // Renders the OpenAPI document as pages of HTML, one per section.

@@ -8,7 +8,7 @@ import { strFromU8, unzipSync } from 'fflate';
 import pg from 'pg';
 import type { Download } from '../../src/domain/files.ts';
 import type { Exchange } from '../../src/http/endpoint.ts';
-import { exporter, type ExportColumn } from '../../src/http/exports.ts';
+import { exporter, type ExportColumn } from '../../src/endpoints/parts/exports.ts';
 import { readSheet } from '../../src/documents/spreadsheets.ts';
 import { dispatcher } from '../../src/database/call.ts';
 import { apiPool } from '../../src/database/pool.ts';

@@ -6,7 +6,7 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { lintRules } from '../../src/cli/openapi.ts';
 import { errors } from '../../src/domain/errors.ts';
-import { exampleOf } from '../../src/http/openapi-examples.ts';
+import { exampleOf } from '../../src/http/openapi/examples.ts';
 import { isAnonymous, type OpenApi, plain, registry, type Schema } from '../support/server/registry.ts';
 import { serviceOfFile } from '../support/server/service.ts';
 import { send } from '../support/client/wire.ts';
@@ -492,7 +492,7 @@ describe('an example', () => {
     };
     for (const [name, schema] of Object.entries(document.components.schemas)) walk(schema, name);
     for (const { name, schema } of bodies) if (!('$ref' in schema)) walk(schema, name);
-    // Add the value in src/http/openapi-examples.ts, or to the schema: .meta({ examples: ['…'] }).
+    // Add the value in src/http/openapi/examples.ts, or to the schema: .meta({ examples: ['…'] }).
     expect(missing).toEqual([]);
   });
 });

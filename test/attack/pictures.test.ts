@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
-import { pictureAddresses } from '../../src/http/picture-addresses.ts';
+import { pictureAddresses } from '../../src/http/credentials/picture-addresses.ts';
 import type { Client } from '../support/client/client.ts';
 import { fileForm, jpeg, png } from '../support/fixtures/pictures.ts';
 import { type School, serviceWithSchool } from '../support/server/service.ts';

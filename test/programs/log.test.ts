@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from '@jest/globals';
-import { generateApiKey } from '../../src/http/api-keys.ts';
+import { generateApiKey } from '../../src/http/credentials/api-keys.ts';
 import { send } from '../support/client/wire.ts';
 import { until } from '../support/client/until.ts';
 import { startProgram } from '../support/server/processes.ts';

@@ -2,7 +2,7 @@ import { EventEmitter } from 'node:events';
 import { availableParallelism } from 'node:os';
 import type { Request, Response } from 'express';
 import { expect, test } from '@jest/globals';
-import { fairPasswords } from '../../src/http/fair-passwords.ts';
+import { fairPasswords } from '../../src/http/credentials/fair-passwords.ts';
 
 /** The hashes at a time. */
 const threads = Math.max(2, availableParallelism());

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { generateApiKey } from '../../http/api-keys.ts';
+import { generateApiKey } from '../../http/credentials/api-keys.ts';
 import type { Endpoint, Handler } from '../../http/endpoint.ts';
 import { id, moment, text, timestamp, timestamps } from '../../http/schemas.ts';
 

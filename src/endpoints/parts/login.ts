@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { ApiError } from '../../domain/errors.ts';
-import { deviceCookie, deviceTokenOf, refreshCookie } from '../../http/cookies.ts';
+import { deviceCookie, deviceTokenOf, refreshCookie } from '../../http/credentials/cookies.ts';
 import type { Exchange } from '../../http/endpoint.ts';
-import { loginOptions, type PasskeyName } from '../../http/passkeys.ts';
+import { loginOptions, type PasskeyName } from '../../http/credentials/passkeys.ts';
 import { id, pictureUrl } from '../../http/schemas.ts';
 
 /** A field of the requests that open a session. */

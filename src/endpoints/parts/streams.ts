@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { ApiError } from '../../domain/errors.ts';
 import type { Exchange } from '../../http/endpoint.ts';
-import { platform } from '../../http/stream-registry.ts';
-import { streamHeaders } from '../../http/streams.ts';
+import { platform } from '../../http/streams/registry.ts';
+import { streamHeaders } from '../../http/streams/streams.ts';
 
 export const eventId = z.string().regex(/^\d{1,15}$/, 'must be the id of an event');
 

@@ -1,4 +1,4 @@
-import type { ExportColumn } from '../../http/exports.ts';
+import type { ExportColumn } from './exports.ts';
 
 /** The columns that identify a student. */
 export const studentColumns = {

@@ -1,5 +1,5 @@
 import type { Endpoint } from '../../../src/http/endpoint.ts';
-import type { JsonSchema } from '../../../src/http/openapi-examples.ts';
+import type { JsonSchema } from '../../../src/http/openapi/examples.ts';
 import type { Operation } from '../../../src/http/operation.ts';
 import { type Sent, send } from '../client/wire.ts';
 import type { TestService } from './service.ts';

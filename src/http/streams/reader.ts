@@ -1,6 +1,6 @@
-import type { SchoolPool } from '../database/school-pool.ts';
+import type { SchoolPool } from '../../database/school-pool.ts';
 import type { Logger } from 'pino';
-import type { Stream, StreamRegistry } from './stream-registry.ts';
+import type { Stream, StreamRegistry } from './registry.ts';
 
 /**
  * Limits of one read for one stream. A stream has one write in progress at a time, so it buffers less than 64 kB: an

@@ -1,6 +1,6 @@
-import { type ErrorName, errors } from '../domain/errors.ts';
-import type { Endpoint } from './endpoint.ts';
-import { isAnonymous, type Operation, takesApiKey } from './operation.ts';
+import { type ErrorName, errors } from '../../domain/errors.ts';
+import type { Endpoint } from '../endpoint.ts';
+import { isAnonymous, type Operation, takesApiKey } from '../operation.ts';
 
 /** All errors of a calendar feed. Its handler answers 404 to every invalid token and does not say why. */
 const feedErrors: ErrorName[] = [

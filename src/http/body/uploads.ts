@@ -2,11 +2,11 @@ import { isUtf8 } from 'node:buffer';
 import type { Request, RequestHandler } from 'express';
 import { fileTypeFromBuffer } from 'file-type';
 import multer, { MulterError } from 'multer';
-import { requestOwner } from './request-owner.ts';
-import { ApiError } from '../domain/errors.ts';
-import { PictureError, type PictureType, type Upload } from '../domain/files.ts';
-import { bodyReader } from './body.ts';
-import type { Endpoint } from './endpoint.ts';
+import { requestOwner } from '../request-owner.ts';
+import { ApiError } from '../../domain/errors.ts';
+import { PictureError, type PictureType, type Upload } from '../../domain/files.ts';
+import { bodyReader } from './json.ts';
+import type { Endpoint } from '../endpoint.ts';
 
 /**
  * Reads one file of a multipart body into memory and checks its size and type. The other fields become the body.

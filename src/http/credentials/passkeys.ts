@@ -3,8 +3,8 @@ import type {
   AuthenticatorTransport,
   RegistrationResponseJSON,
 } from '@simplewebauthn/server';
-import { ApiError } from '../domain/errors.ts';
-import type { Exchange } from './endpoint.ts';
+import { ApiError } from '../../domain/errors.ts';
+import type { Exchange } from '../endpoint.ts';
 
 /** Loaded when an operator uses a passkey: most processes never need it, and it costs memory. */
 const webauthn = () => import('@simplewebauthn/server');

@@ -1,6 +1,5 @@
 import type { Request, RequestHandler } from 'express';
-import type { RateLimits } from './rate-limits.ts';
-import type { Services } from './services.ts';
+import type { Services } from '../services.ts';
 import type { Claims } from './tokens.ts';
 
 /**
@@ -11,7 +10,7 @@ import type { Claims } from './tokens.ts';
  */
 export function authentication(
   { tokens, apiKeys }: Pick<Services, 'tokens' | 'apiKeys'>,
-  limits: Pick<RateLimits, 'refused'>,
+  limits: { refused: RequestHandler },
 ): { header: RequestHandler; stream: RequestHandler } {
   /** A request with a valid token is never refused because of others without one. */
   const verified =

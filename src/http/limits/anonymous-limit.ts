@@ -2,11 +2,12 @@ import { createHash } from 'node:crypto';
 import { isIP } from 'node:net';
 import { setTimeout } from 'node:timers/promises';
 import type { ErrorRequestHandler, Request, RequestHandler, Response } from 'express';
-import type { ApiError } from '../domain/errors.ts';
-import { deviceTokenOf } from './cookies.ts';
-import { toApiError } from './errors.ts';
-import { addressOf, isFailure, limiter, rateLimitWindowMs } from './limiter.ts';
-import type { Services } from './services.ts';
+import type { ApiError } from '../../domain/errors.ts';
+import { deviceTokenOf } from '../credentials/cookies.ts';
+import { toApiError } from '../errors.ts';
+import { isFailure, limiter, rateLimitWindowMs } from './limiter.ts';
+import { addressOf } from '../request-owner.ts';
+import type { Services } from '../services.ts';
 import { sharedStore } from './shared-store.ts';
 
 /** The most logins from the known devices of one account, and for one account from one address. */

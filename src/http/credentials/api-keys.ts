@@ -1,5 +1,5 @@
 import { createHash, randomInt } from 'node:crypto';
-import { ApiError } from '../domain/errors.ts';
+import { ApiError } from '../../domain/errors.ts';
 
 /** The API key of a request. Only the database decides whether it is valid. */
 export interface ApiKey {

@@ -1,9 +1,9 @@
 import type { Request, RequestHandler } from 'express';
 import { type AnonymousLimit, anonymousLimit } from './anonymous-limit.ts';
-import { refreshTokenOf } from './cookies.ts';
-import { addressOf, limiter } from './limiter.ts';
-import type { Services } from './services.ts';
-import { requestOwner } from './request-owner.ts';
+import { refreshTokenOf } from '../credentials/cookies.ts';
+import { limiter } from './limiter.ts';
+import type { Services } from '../services.ts';
+import { addressOf, requestOwner } from '../request-owner.ts';
 
 /** Calendar programs poll every 15 minutes, and many families may share one address. */
 const maxFeedReadsPerMinute = 60;

@@ -1,6 +1,6 @@
 import { createCipheriv, createDecipheriv, createHash, hkdfSync, randomBytes } from 'node:crypto';
 import { Secret, TOTP } from 'otpauth';
-import { ApiError } from '../domain/errors.ts';
+import { ApiError } from '../../domain/errors.ts';
 
 /** What all authenticator apps support: six digits that change every 30 seconds. */
 const format = { algorithm: 'SHA1', digits: 6, period: 30 } as const;

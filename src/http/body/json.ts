@@ -1,5 +1,5 @@
 import express, { type NextFunction, type Request, type Response } from 'express';
-import { ApiError } from '../domain/errors.ts';
+import { ApiError } from '../../domain/errors.ts';
 
 /** Real bodies nest less than half this deep. Deeper ones would overflow recursive code. */
 const maxBodyDepth = 50;

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
-import type { SchoolPool } from '../database/school-pool.ts';
+import type { SchoolPool } from '../../database/school-pool.ts';
 import type { Logger } from 'pino';
-import type { StreamReader } from './stream-reader.ts';
-import { platform, type Stream, type StreamRegistry } from './stream-registry.ts';
+import type { StreamReader } from './reader.ts';
+import { platform, type Stream, type StreamRegistry } from './registry.ts';
 
 /** The time between two reads is at least this many times that of a read, so that reading is a small part of the load. */
 const restPerRead = 20;

@@ -1,14 +1,14 @@
 import { z } from 'zod';
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from 'zod-openapi';
-import { type Endpoint, pathParameters, type Resource } from './endpoint.ts';
-import { serviceInfo } from './health.ts';
-import { honorsIfMatch } from './openapi-errors.ts';
-import { compactDocument } from './openapi-compact.ts';
-import { addExamples, type JsonSchema } from './openapi-examples.ts';
-import { requestBody, requestHeaders } from './openapi-requests.ts';
-import { failureResponse, jsonContent, responses, successEnvelope } from './openapi-responses.ts';
-import { isAnonymous, type Operation, takesApiKey } from './operation.ts';
-import { accessTokenSeconds } from './tokens.ts';
+import { type Endpoint, pathParameters, type Resource } from '../endpoint.ts';
+import { serviceInfo } from '../health.ts';
+import { honorsIfMatch } from './errors.ts';
+import { compactDocument } from './compact.ts';
+import { addExamples, type JsonSchema } from './examples.ts';
+import { requestBody, requestHeaders } from './requests.ts';
+import { failureResponse, jsonContent, responses, successEnvelope } from './responses.ts';
+import { isAnonymous, type Operation, takesApiKey } from '../operation.ts';
+import { accessTokenSeconds } from '../credentials/tokens.ts';
 
 const Health = z.object({ status: z.literal('ok'), service: z.string(), version: z.string() }).meta({ id: 'Health' });
 const Ready = z

@@ -1,7 +1,7 @@
 import { parse } from 'cookie';
 import type { CookieOptions } from 'express';
-import type { Exchange } from './endpoint.ts';
-import { ApiError } from '../domain/errors.ts';
+import type { Exchange } from '../endpoint.ts';
+import { ApiError } from '../../domain/errors.ts';
 
 type Connection = Pick<Exchange, 'req' | 'services'>;
 

@@ -1,10 +1,10 @@
 import { z } from 'zod';
 import type { ZodOpenApiOperationObject } from 'zod-openapi';
-import type { Endpoint } from './endpoint.ts';
-import { honorsIfMatch } from './openapi-errors.ts';
-import { jsonContent } from './openapi-responses.ts';
-import type { Operation } from './operation.ts';
-import { readOnlyFields } from './validate.ts';
+import type { Endpoint } from '../endpoint.ts';
+import { honorsIfMatch } from './errors.ts';
+import { jsonContent } from './responses.ts';
+import type { Operation } from '../operation.ts';
+import { readOnlyFields } from '../body/validate.ts';
 
 /** The body, plus the read-only fields of the record: a client may send a record back as it read it. */
 function withReadOnly(body: NonNullable<Endpoint['body']>, endpoint: Endpoint, method: string): z.ZodType {

@@ -1,10 +1,10 @@
-import { fairQueue } from '../concurrency/fair-queue.ts';
-import { ApiError } from '../domain/errors.ts';
-import { type Cell, csvType, sheetFile, xlsxType } from '../documents/spreadsheets.ts';
-import { choice } from './coercion.ts';
-import { disconnectSignal } from './disconnect.ts';
-import type { Handler } from './endpoint.ts';
-import { requestOwner } from './request-owner.ts';
+import { fairQueue } from '../../concurrency/fair-queue.ts';
+import { ApiError } from '../../domain/errors.ts';
+import { type Cell, csvType, sheetFile, xlsxType } from '../../documents/spreadsheets.ts';
+import { choice } from '../../http/coercion.ts';
+import { disconnectSignal } from '../../http/disconnect.ts';
+import type { Handler } from '../../http/endpoint.ts';
+import { requestOwner } from '../../http/request-owner.ts';
 
 /** A column of an export. */
 export interface ExportColumn {

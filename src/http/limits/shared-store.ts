@@ -1,5 +1,5 @@
 import type { Store } from 'express-rate-limit';
-import type { AnonymousCallers } from '../database/anonymous-callers.ts';
+import type { AnonymousCallers } from '../../database/anonymous-callers.ts';
 
 /** A key in the current window. `hits` are those of this process. */
 interface Entry {

@@ -1,10 +1,10 @@
 import { availableParallelism } from 'node:os';
 import type { Request, Response } from 'express';
-import { fairQueue } from '../concurrency/fair-queue.ts';
-import { ApiError } from '../domain/errors.ts';
-import type { Passwords } from '../domain/passwords.ts';
-import { disconnectSignal } from './disconnect.ts';
-import { requestOwner } from './request-owner.ts';
+import { fairQueue } from '../../concurrency/fair-queue.ts';
+import { ApiError } from '../../domain/errors.ts';
+import type { Passwords } from '../../domain/passwords.ts';
+import { disconnectSignal } from '../disconnect.ts';
+import { requestOwner } from '../request-owner.ts';
 
 /** Hashing and verifying passwords for requests, which share the threads. */
 export interface FairPasswords {

@@ -1,8 +1,8 @@
 import { z } from 'zod';
-import { pathParameters, type Endpoint } from './endpoint.ts';
-import { ApiError, type ErrorDetail } from '../domain/errors.ts';
-import { coerce } from './coercion.ts';
-import { didYouMean } from './did-you-mean.ts';
+import { pathParameters, type Endpoint } from '../endpoint.ts';
+import { ApiError, type ErrorDetail } from '../../domain/errors.ts';
+import { coerce } from '../coercion.ts';
+import { didYouMean } from '../did-you-mean.ts';
 
 /** Maximum number of errors per response, so that a small request cannot produce a large response. */
 const maxDetails = 20;

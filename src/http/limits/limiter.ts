@@ -1,6 +1,6 @@
 import type { NextFunction, Request, RequestHandler, Response } from 'express';
-import { type AugmentedRequest, ipKeyGenerator, rateLimit, type Store } from 'express-rate-limit';
-import { ApiError } from '../domain/errors.ts';
+import { type AugmentedRequest, rateLimit, type Store } from 'express-rate-limit';
+import { ApiError } from '../../domain/errors.ts';
 
 /** The window of every limit. */
 export const rateLimitWindowMs = 60_000;
@@ -19,9 +19,6 @@ interface Limit {
   /** Takes over a request that exceeds the limit, and answers it or lets it pass. Default: answers with the refusal. */
   onExceeded?: (req: Request, res: Response, next: NextFunction, refusal: ApiError) => Promise<void>;
 }
-
-/** The IPv4 address of a client, or its IPv6 network of 56 bits, which one customer of a provider has. */
-export const addressOf = (req: Request): string => ipKeyGenerator(req.ip ?? '');
 
 /** Whether the client, and not the service or a limit, made the request fail. */
 export const isFailure = ({ statusCode }: Response): boolean =>

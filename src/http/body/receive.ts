@@ -1,9 +1,9 @@
 import type { RequestHandler } from 'express';
-import { fairQueue, type FairQueue } from '../concurrency/fair-queue.ts';
-import { ApiError } from '../domain/errors.ts';
-import { disconnectSignal } from './disconnect.ts';
-import { requestOwner } from './request-owner.ts';
-import type { HttpSettings } from './services.ts';
+import { fairQueue, type FairQueue } from '../../concurrency/fair-queue.ts';
+import { ApiError } from '../../domain/errors.ts';
+import { disconnectSignal } from '../disconnect.ts';
+import { requestOwner } from '../request-owner.ts';
+import type { HttpSettings } from '../services.ts';
 
 type Settings = Pick<HttpSettings, 'BODY_STALL_MS' | 'BODY_TIMEOUT_MS' | 'UPLOADS_AT_A_TIME'>;
 

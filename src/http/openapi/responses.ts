@@ -1,10 +1,10 @@
 import { z } from 'zod';
 import type { ZodOpenApiResponseObject, ZodOpenApiResponsesObject } from 'zod-openapi';
-import { type ErrorName, errors } from '../domain/errors.ts';
-import { type Endpoint, takesDryRun } from './endpoint.ts';
-import { endpointErrors } from './openapi-errors.ts';
-import type { Operation } from './operation.ts';
-import { timestamp } from './schemas.ts';
+import { type ErrorName, errors } from '../../domain/errors.ts';
+import { type Endpoint, takesDryRun } from '../endpoint.ts';
+import { endpointErrors } from './errors.ts';
+import type { Operation } from '../operation.ts';
+import { timestamp } from '../schemas.ts';
 
 /** What a login still needs: the field `challenge` of second_factor_required. */
 const LoginChallenge = z
