@@ -225,12 +225,14 @@ export async function measure(
   }
 
   /** Calls `work`, then reverts the changes of its requests. */
-  const reverting = <T>(system: System, schools: School[], work: () => Promise<T>): Promise<T> =>
-    work().finally(() =>
-      system === 'postgraphile'
-        ? undo(postgraphile.databaseUrl, bench, [postgraphile.school], rig.students)
-        : undo(rig.database.url, bench, schools, rig.students),
-    );
+  const reverting = async <T>(system: System, schools: School[], work: () => Promise<T>): Promise<T> => {
+    try {
+      return await work();
+    } finally {
+      if (system === 'postgraphile') await undo(postgraphile.databaseUrl, bench, [postgraphile.school], rig.students);
+      else await undo(rig.database.url, bench, schools, rig.students);
+    }
+  };
 
   /** Warms up the JIT, and the plans of the one school on each connection. */
   const warmUp = (system: System) =>

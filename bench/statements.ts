@@ -125,18 +125,23 @@ async function loop(statements: Statement[], runs: Run[], isDone: (count: number
 }
 
 async function eachOnce(statements: Statement[]): Promise<Measured> {
-  if (statements[0]?.kind === 'bare') {
-    const { run, end } = await bareConnection();
-    return loop(statements, [run], (count) => count >= statements.length).finally(end);
+  const { run, end } = statements[0]?.kind === 'bare' ? await bareConnection() : await newCallConnection(statements);
+  try {
+    return await loop(statements, [run], (count) => count >= statements.length);
+  } finally {
+    await end();
   }
+}
+
+/** A connection that has not run any statement of a school. */
+async function newCallConnection(statements: Statement[]): Promise<{ run: Run; end: () => Promise<void> }> {
   // So large that the connection is not replaced.
   const single = apiPool(databaseUrl, undefined, 1, 10_000);
   const [first] = statements;
   const school = first?.kind === 'call' ? first.args[3].school : undefined;
   // Opens the connection of schools.
   await single.query('select', { school, isVerified: true, planKey: '' });
-  const run = withCall(dispatcher(single));
-  return loop(statements, [run], (count) => count >= statements.length).finally(() => single.end());
+  return { run: withCall(dispatcher(single)), end: () => single.end() };
 }
 
 /** What the HTTP server serves. It shows the highest rate that Node can reach with these statements. */

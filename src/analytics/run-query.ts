@@ -120,7 +120,7 @@ export function queryRunner(
           extensions: { code: 'TOO_LONG' },
         });
       }
-      const document = parse(query, { maxTokens: limits.tokens });
+      const document = parse(query, { maxLexicalTokens: limits.tokens });
       const size = checkSize(document);
       const errors = validate(schema, document, specifiedRules, { maxErrors: 10 });
       for (const error of errors) error.extensions['code'] = 'INVALID_QUERY';

@@ -77,7 +77,11 @@ export async function exportTenant(
     );
     await rename(draft, file);
     const directory = await open(folder);
-    await directory.sync().finally(() => directory.close());
+    try {
+      await directory.sync();
+    } finally {
+      await directory.close();
+    }
     return lines + 1;
   } catch (error) {
     await rm(draft, { force: true });

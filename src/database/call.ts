@@ -131,7 +131,7 @@ function connectionRequest(
 ): ConnectionRequest {
   const planKey = `${operation} ${Object.keys(params).join()} ${String(params['sort'])} ${String(params['order'])}`;
   const verified = school ?? (sessionId !== null || apiKey?.is_admitted ? 'platform' : undefined);
-  const ofKey = apiKey && (apiKey.tenant_id ?? 'platform');
+  const ofKey = apiKey === undefined ? undefined : (apiKey.tenant_id ?? 'platform');
   const counted =
     verified === undefined
       ? { school: ofKey ?? namedSchool(params) ?? tenant_id ?? nameOfSubdomain(subdomain), isVerified: false }

@@ -140,7 +140,11 @@ async function openEmbedded(dataDir: string): Promise<EmbeddedServer> {
     return {
       ...server,
       async stop(mode) {
-        await server.stop(mode).finally(release);
+        try {
+          await server.stop(mode);
+        } finally {
+          await release();
+        }
       },
     };
   } catch (error) {

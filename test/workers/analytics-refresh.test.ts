@@ -153,14 +153,10 @@ test('each query watches every table that it reads', async () => {
   for (const { name, watched, query } of parts) {
     // Tables that a query reads but does not need to watch: fee items, for example, are written with their fee.
     const alsoRead = { fees: ['student_fee_item'], classes: ['grade'] }[name] ?? [];
-    const client = new shared.pg.Client({
-      connectionString: database.url,
-      options: `-c search_path=${school.schema},public`,
-    });
-    await client.connect();
-    const { rows } = await client
-      .query(`explain (format json) ${query.replaceAll('$1', "'-infinity'::date")}`)
-      .finally(() => client.end());
+    const ofSchool = shared.withOptions(database.url, `-c search_path=${school.schema},public`);
+    const { rows } = await shared.withOwner(ofSchool, (client) =>
+      client.query(`explain (format json) ${query.replaceAll('$1', "'-infinity'::date")}`),
+    );
     const read = new Set([...JSON.stringify(rows).matchAll(/"Relation Name":"(\w+)"/g)].map(([, table = '']) => table));
     read.delete('notification_event');
     expect({

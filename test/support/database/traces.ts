@@ -44,15 +44,20 @@ async function checksumsOf(
     schema === 'platform' ? ![...bookkeeping, 'one_time_token'].includes(name) : name !== 'daily_run',
   );
   if (wanted.length === 0) return {};
+  const text = wanted
+    .map(
+      ({ schema, name }) =>
+        `select '${schema}.${name}' as name,
+           count(*) || ' rows ' || coalesce(md5(string_agg(t::text, ' ' order by t::text)), '') as sum
+         from "${schema}"."${name}" t`,
+    )
+    .join(' union all ');
+  interface Row {
+    name: string;
+    sum: string;
+  }
   // Planning a query over hundreds of tables takes far longer than running it.
-  const rows = await (database.prepared ?? database.query)<{ name: string; sum: string }>(
-    wanted
-      .map(
-        ({ schema, name }) =>
-          `select '${schema}.${name}' as name, count(*) || ' rows ' || coalesce(md5(string_agg(t::text, ' ' order by t::text)), '') as sum from "${schema}"."${name}" t`,
-      )
-      .join(' union all '),
-  );
+  const rows = await (database.prepared?.<Row>(text) ?? database.query<Row>(text));
   return Object.fromEntries(rows.map(({ name, sum }) => [name, sum]));
 }
 
