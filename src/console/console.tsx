@@ -1,11 +1,11 @@
 import { useSignalEffect } from '@preact/signals';
 import type { ComponentType } from 'preact';
 import { useEffect, useErrorBoundary, useRef, useState } from 'preact/hooks';
-import { confirm, Confirmations, Dialog, Toasts, showToast } from './dialogs.tsx';
-import { toFailure, Failure, isAbort } from './http.ts';
-import { Icon } from './icons.tsx';
-import { clearCache } from './load.ts';
-import { EmptyState, PageHeader, ErrorMessage } from './components.tsx';
+import { confirm, Confirmations, Dialog, Toasts, showToast } from './parts/dialogs.tsx';
+import { toFailure, Failure, isAbort } from './data/http.ts';
+import { Icon } from './parts/icons.tsx';
+import { clearCache } from './data/load.ts';
+import { EmptyState, PageHeader, ErrorMessage } from './parts/components.tsx';
 import { type Page, Palette } from './palette.tsx';
 import { href, hasUnsavedChanges, match, route } from './router.ts';
 import { AuditLog } from './screens/audit-log/audit-log.tsx';
@@ -24,7 +24,7 @@ import { Usage } from './screens/usage/usage.tsx';
 import { NewTemplate } from './screens/templates/new-template.tsx';
 import { Template } from './screens/templates/template.tsx';
 import { Templates } from './screens/templates/templates.tsx';
-import { logOut, operator, restoreSession, startFailure, status } from './session.ts';
+import { logOut, operator, restoreSession, startFailure, status } from './data/session.ts';
 import { paletteKey, useShortcuts } from './shortcuts.ts';
 import { setTheme, type Theme, theme } from './theme.ts';
 

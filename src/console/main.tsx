@@ -1,6 +1,6 @@
 import { render } from 'preact';
 import { Console } from './console.tsx';
-import { restoreSession } from './session.ts';
+import { restoreSession } from './data/session.ts';
 import './theme.ts';
 
 const root = document.getElementById('console');

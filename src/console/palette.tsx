@@ -1,7 +1,7 @@
 import { useEffect, useId, useState } from 'preact/hooks';
-import { request } from './api.ts';
-import { Dialog } from './dialogs.tsx';
-import { useDebounced, useLoad } from './load.ts';
+import { request } from './data/api.ts';
+import { Dialog } from './parts/dialogs.tsx';
+import { useDebounced, useLoad } from './data/load.ts';
 import { navigate } from './router.ts';
 import type { Tenant } from './types.ts';
 

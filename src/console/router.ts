@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
-import { confirm, dismissConfirmations } from './dialogs.tsx';
+import { confirm, dismissConfirmations } from './parts/dialogs.tsx';
 
 const base = '/console';
 

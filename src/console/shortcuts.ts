@@ -1,5 +1,5 @@
 import { useEffect } from 'preact/hooks';
-import { useStored } from './stored.ts';
+import { useStored } from './data/stored.ts';
 
 const isApple = /Mac|iPhone|iPad/.test(navigator.platform);
 /** How the keyboard of the operator names the key of the palette. */

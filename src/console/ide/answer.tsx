@@ -1,10 +1,10 @@
 import { useState } from 'preact/hooks';
-import { download, send } from '../api.ts';
-import { AsyncContent, EmptyState } from '../components.tsx';
-import { Dialog, showToast } from '../dialogs.tsx';
-import { SelectField } from '../forms.tsx';
-import { toFailure } from '../http.ts';
-import { useLoad } from '../load.ts';
+import { download, send } from '../data/api.ts';
+import { AsyncContent, EmptyState } from '../parts/components.tsx';
+import { Dialog, showToast } from '../parts/dialogs.tsx';
+import { SelectField } from '../parts/forms.tsx';
+import { toFailure } from '../data/http.ts';
+import { useLoad } from '../data/load.ts';
 import type { Question } from '../types.ts';
 import { parseCsv } from './csv.ts';
 

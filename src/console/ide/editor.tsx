@@ -1,6 +1,6 @@
 import { useEffect, useRef } from 'preact/hooks';
-import { send } from '../api.ts';
-import { toFailure } from '../http.ts';
+import { send } from '../data/api.ts';
+import { toFailure } from '../data/http.ts';
 
 /** The parts of Ruru, GraphiQL for PostGraphile, that this page uses. The service serves it from its package. */
 interface RuruModule {

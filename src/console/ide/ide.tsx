@@ -1,9 +1,9 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { CopyButton, ErrorMessage, Skeleton, usePageTitle } from '../components.tsx';
-import { showToast, Toasts, Confirmations } from '../dialogs.tsx';
-import { isAbort, toFailure } from '../http.ts';
+import { CopyButton, ErrorMessage, Skeleton, usePageTitle } from '../parts/components.tsx';
+import { showToast, Toasts, Confirmations } from '../parts/dialogs.tsx';
+import { isAbort, toFailure } from '../data/http.ts';
 import { LogIn, LogInAgain } from '../screens/log-in.tsx';
-import { logOut, operator, restoreSession, startFailure, status } from '../session.ts';
+import { logOut, operator, restoreSession, startFailure, status } from '../data/session.ts';
 import type { Question } from '../types.ts';
 import { AnswerDialog } from './answer.tsx';
 import { Editor, type EditedQuery } from './editor.tsx';

@@ -1,5 +1,5 @@
 import { render } from 'preact';
-import { restoreSession } from '../session.ts';
+import { restoreSession } from '../data/session.ts';
 import '../theme.ts';
 import { Ide } from './ide.tsx';
 

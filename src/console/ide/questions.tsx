@@ -1,11 +1,11 @@
 import { useState } from 'preact/hooks';
-import { request } from '../api.ts';
-import { AsyncContent, EmptyState, SearchBox } from '../components.tsx';
-import { confirm, Dialog, showToast } from '../dialogs.tsx';
-import { Field, FormError, SelectField, TextField, useForm } from '../forms.tsx';
-import { Failure } from '../http.ts';
-import { clearCache, useLoad } from '../load.ts';
-import { operator } from '../session.ts';
+import { request } from '../data/api.ts';
+import { AsyncContent, EmptyState, SearchBox } from '../parts/components.tsx';
+import { confirm, Dialog, showToast } from '../parts/dialogs.tsx';
+import { Field, FormError, SelectField, TextField, useForm } from '../parts/forms.tsx';
+import { Failure } from '../data/http.ts';
+import { clearCache, useLoad } from '../data/load.ts';
+import { operator } from '../data/session.ts';
 import type { Question } from '../types.ts';
 import type { EditedQuery } from './editor.tsx';
 

@@ -1,9 +1,9 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { Dialog } from '../dialogs.tsx';
-import { TextField } from '../forms.tsx';
-import { toFailure, type Failure, type LoginChallenge } from '../http.ts';
-import { ErrorMessage, usePageTitle } from '../components.tsx';
-import { forgotPassword, logIn, operator } from '../session.ts';
+import { Dialog } from '../parts/dialogs.tsx';
+import { TextField } from '../parts/forms.tsx';
+import { toFailure, type Failure, type LoginChallenge } from '../data/http.ts';
+import { ErrorMessage, usePageTitle } from '../parts/components.tsx';
+import { forgotPassword, logIn, operator } from '../data/session.ts';
 import { SecondStep } from './second-step.tsx';
 
 /** Email and password. With `fixedEmail` the operator can only log in to that account. */

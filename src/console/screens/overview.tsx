@@ -1,9 +1,9 @@
-import { AuditEntries } from '../audit-entries.tsx';
-import { BarChart } from '../charts.tsx';
-import { monthName, formatNumber } from '../format.tsx';
-import { request } from '../api.ts';
-import { useLoad } from '../load.ts';
-import { Card, EmptyState, PageHeader, AsyncContent, Statistic } from '../components.tsx';
+import { AuditEntries } from '../parts/audit-entries.tsx';
+import { BarChart } from '../parts/charts.tsx';
+import { monthName, formatNumber } from '../parts/format.tsx';
+import { request } from '../data/api.ts';
+import { useLoad } from '../data/load.ts';
+import { Card, EmptyState, PageHeader, AsyncContent, Statistic } from '../parts/components.tsx';
 import { href } from '../router.ts';
 import type { Overview as OverviewData } from '../types.ts';
 

@@ -1,10 +1,10 @@
 import { startAuthentication, type PublicKeyCredentialRequestOptionsJSON } from '@simplewebauthn/browser';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { ErrorMessage } from '../components.tsx';
-import { CheckboxField, TextField } from '../forms.tsx';
-import { toFailure, type Failure, type LoginChallenge } from '../http.ts';
-import { enroll, enter, verifyLogin } from '../session.ts';
-import { AppSetup, CodeField, RecoveryCodeList } from '../two-factor.tsx';
+import { ErrorMessage } from '../parts/components.tsx';
+import { CheckboxField, TextField } from '../parts/forms.tsx';
+import { toFailure, type Failure, type LoginChallenge } from '../data/http.ts';
+import { enroll, enter, verifyLogin } from '../data/session.ts';
+import { AppSetup, CodeField, RecoveryCodeList } from '../parts/two-factor.tsx';
 import type { TotpSetup } from '../types.ts';
 
 /** The second step of a login: a code, a recovery code or a passkey, or the set-up of a required app. */

@@ -1,8 +1,8 @@
-import { request } from '../api.ts';
-import { AsyncContent, Badge, Card } from '../components.tsx';
-import { confirm, showToast } from '../dialogs.tsx';
-import { Timestamp } from '../format.tsx';
-import { useLoad } from '../load.ts';
+import { request } from '../data/api.ts';
+import { AsyncContent, Badge, Card } from '../parts/components.tsx';
+import { confirm, showToast } from '../parts/dialogs.tsx';
+import { Timestamp } from '../parts/format.tsx';
+import { useLoad } from '../data/load.ts';
 import type { Session } from '../types.ts';
 
 const path = '/api/auth/sessions';

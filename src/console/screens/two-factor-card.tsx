@@ -1,13 +1,13 @@
 import { startRegistration, type PublicKeyCredentialCreationOptionsJSON } from '@simplewebauthn/browser';
 import { useState } from 'preact/hooks';
-import { request } from '../api.ts';
-import { AsyncContent, Card, ErrorMessage } from '../components.tsx';
-import { Dialog, DialogFoot, showToast } from '../dialogs.tsx';
-import { Timestamp } from '../format.tsx';
-import { TextField } from '../forms.tsx';
-import { toFailure, type Failure } from '../http.ts';
-import { useLoad } from '../load.ts';
-import { AppSetup, CodeField, RecoveryCodeList } from '../two-factor.tsx';
+import { request } from '../data/api.ts';
+import { AsyncContent, Card, ErrorMessage } from '../parts/components.tsx';
+import { Dialog, DialogFoot, showToast } from '../parts/dialogs.tsx';
+import { Timestamp } from '../parts/format.tsx';
+import { TextField } from '../parts/forms.tsx';
+import { toFailure, type Failure } from '../data/http.ts';
+import { useLoad } from '../data/load.ts';
+import { AppSetup, CodeField, RecoveryCodeList } from '../parts/two-factor.tsx';
 import type { RecoveryCodes, TotpSetup, TwoFactor } from '../types.ts';
 
 const base = '/api/auth/two-factor';

@@ -1,12 +1,12 @@
-import { AuditEntries } from '../../audit-entries.tsx';
-import { ExportButton } from '../../export-button.tsx';
-import { actionName } from '../../format.tsx';
-import { SelectField, TextField } from '../../forms.tsx';
-import { request } from '../../api.ts';
-import { useLoad } from '../../load.ts';
-import { Card, EmptyState, PageHeader, PagedList } from '../../components.tsx';
+import { AuditEntries } from '../../parts/audit-entries.tsx';
+import { ExportButton } from '../../parts/export-button.tsx';
+import { actionName } from '../../parts/format.tsx';
+import { SelectField, TextField } from '../../parts/forms.tsx';
+import { request } from '../../data/api.ts';
+import { useLoad } from '../../data/load.ts';
+import { Card, EmptyState, PageHeader, PagedList } from '../../parts/components.tsx';
 import { route, setSearch } from '../../router.ts';
-import { SchoolPicker } from '../../school-picker.tsx';
+import { SchoolPicker } from '../../parts/school-picker.tsx';
 import type { AuditLog as AuditLogEntry } from '../../types.ts';
 
 interface Filters {

@@ -1,11 +1,19 @@
 import { useState } from 'preact/hooks';
-import { type Access, AccessFields, toBody } from '../../access-fields.tsx';
-import { type ApiResponse, idempotencyKeys, request } from '../../api.ts';
-import { AsyncContent } from '../../components.tsx';
-import { Dialog, showToast } from '../../dialogs.tsx';
-import { fromLocalInput, toLocalInput } from '../../format.tsx';
-import { CheckboxField, Conflicts, type Form, FormError, TextField, useForm, useRecordForm } from '../../forms.tsx';
-import { useLoad } from '../../load.ts';
+import { type Access, AccessFields, toBody } from '../../parts/access-fields.tsx';
+import { type ApiResponse, idempotencyKeys, request } from '../../data/api.ts';
+import { AsyncContent } from '../../parts/components.tsx';
+import { Dialog, showToast } from '../../parts/dialogs.tsx';
+import { fromLocalInput, toLocalInput } from '../../parts/format.tsx';
+import {
+  CheckboxField,
+  Conflicts,
+  type Form,
+  FormError,
+  TextField,
+  useForm,
+  useRecordForm,
+} from '../../parts/forms.tsx';
+import { useLoad } from '../../data/load.ts';
 import { closeUnlessDirty } from '../../router.ts';
 import type { ApiKey } from '../../types.ts';
 import { SecretResult } from './secret-result.tsx';

@@ -1,14 +1,14 @@
 import { useState } from 'preact/hooks';
-import { roleNames } from '../../access-fields.tsx';
-import { request } from '../../api.ts';
-import { Badge, Card, EmptyState, PagedList, SearchBox } from '../../components.tsx';
-import { confirm, showToast } from '../../dialogs.tsx';
-import { Timestamp } from '../../format.tsx';
-import { Icon } from '../../icons.tsx';
-import { useLoad } from '../../load.ts';
+import { roleNames } from '../../parts/access-fields.tsx';
+import { request } from '../../data/api.ts';
+import { Badge, Card, EmptyState, PagedList, SearchBox } from '../../parts/components.tsx';
+import { confirm, showToast } from '../../parts/dialogs.tsx';
+import { Timestamp } from '../../parts/format.tsx';
+import { Icon } from '../../parts/icons.tsx';
+import { useLoad } from '../../data/load.ts';
 import { route, setSearch } from '../../router.ts';
-import { useSearchText } from '../../search-text.ts';
-import { operator } from '../../session.ts';
+import { useSearchText } from '../../parts/search-text.ts';
+import { operator } from '../../data/session.ts';
 import type { ApiKey } from '../../types.ts';
 import { KeyDialog, NewKeyDialog, path } from './api-key-dialog.tsx';
 

@@ -1,9 +1,9 @@
-import { request } from '../../api.ts';
-import { Badge, Card, EmptyState, PagedList } from '../../components.tsx';
-import { showToast } from '../../dialogs.tsx';
-import { Timestamp } from '../../format.tsx';
-import { isAbort, toFailure } from '../../http.ts';
-import { useLoad } from '../../load.ts';
+import { request } from '../../data/api.ts';
+import { Badge, Card, EmptyState, PagedList } from '../../parts/components.tsx';
+import { showToast } from '../../parts/dialogs.tsx';
+import { Timestamp } from '../../parts/format.tsx';
+import { isAbort, toFailure } from '../../data/http.ts';
+import { useLoad } from '../../data/load.ts';
 import { route, setSearch } from '../../router.ts';
 import type { Webhook, WebhookDelivery } from '../../types.ts';
 import { path } from './webhook-dialog.tsx';

@@ -1,4 +1,4 @@
-import { PageHeader } from '../../components.tsx';
+import { PageHeader } from '../../parts/components.tsx';
 import { href } from '../../router.ts';
 import { ApiKeysTab } from './api-keys-tab.tsx';
 import { WebhooksTab } from './webhooks-tab.tsx';

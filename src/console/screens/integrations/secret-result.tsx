@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
-import { CopyButton } from '../../components.tsx';
+import { CopyButton } from '../../parts/components.tsx';
 
 interface SecretProps {
   /** The name of the secret, for example «Key». */

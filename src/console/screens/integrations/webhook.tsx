@@ -1,10 +1,10 @@
 import { useState } from 'preact/hooks';
-import { request } from '../../api.ts';
-import { AsyncContent, Card, PageHeader } from '../../components.tsx';
-import { confirm, Dialog, showToast } from '../../dialogs.tsx';
-import { Timestamp } from '../../format.tsx';
-import { isAbort, toFailure } from '../../http.ts';
-import { useLoad } from '../../load.ts';
+import { request } from '../../data/api.ts';
+import { AsyncContent, Card, PageHeader } from '../../parts/components.tsx';
+import { confirm, Dialog, showToast } from '../../parts/dialogs.tsx';
+import { Timestamp } from '../../parts/format.tsx';
+import { isAbort, toFailure } from '../../data/http.ts';
+import { useLoad } from '../../data/load.ts';
 import { href, navigate } from '../../router.ts';
 import type { Webhook } from '../../types.ts';
 import { Deliveries } from './deliveries.tsx';

@@ -1,11 +1,11 @@
 import { useState } from 'preact/hooks';
-import { request } from '../../api.ts';
-import { Badge, Card, EmptyState, PagedList, SearchBox } from '../../components.tsx';
-import { Timestamp } from '../../format.tsx';
-import { Icon } from '../../icons.tsx';
-import { useLoad } from '../../load.ts';
+import { request } from '../../data/api.ts';
+import { Badge, Card, EmptyState, PagedList, SearchBox } from '../../parts/components.tsx';
+import { Timestamp } from '../../parts/format.tsx';
+import { Icon } from '../../parts/icons.tsx';
+import { useLoad } from '../../data/load.ts';
 import { href, route, setSearch } from '../../router.ts';
-import { useSearchText } from '../../search-text.ts';
+import { useSearchText } from '../../parts/search-text.ts';
 import type { Webhook } from '../../types.ts';
 import { NewWebhookDialog, path } from './webhook-dialog.tsx';
 

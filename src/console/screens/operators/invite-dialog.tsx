@@ -1,10 +1,10 @@
 import { useState } from 'preact/hooks';
-import { idempotencyKeys, request } from '../../api.ts';
-import { Dialog, DialogFoot } from '../../dialogs.tsx';
-import { FormError, TextField, useForm } from '../../forms.tsx';
+import { idempotencyKeys, request } from '../../data/api.ts';
+import { Dialog, DialogFoot } from '../../parts/dialogs.tsx';
+import { FormError, TextField, useForm } from '../../parts/forms.tsx';
 import { closeUnlessDirty } from '../../router.ts';
 import type { Operator } from '../../types.ts';
-import { type Access, AccessFields, toBody } from '../../access-fields.tsx';
+import { type Access, AccessFields, toBody } from '../../parts/access-fields.tsx';
 
 type Invitation = Access & { email: string; first_name: string; last_name: string };
 const empty: Invitation = {

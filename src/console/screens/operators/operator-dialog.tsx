@@ -1,14 +1,14 @@
 import type { ComponentChildren } from 'preact';
-import { type ApiResponse, request } from '../../api.ts';
-import { AsyncContent } from '../../components.tsx';
-import { confirm, Dialog, showToast } from '../../dialogs.tsx';
-import { Timestamp } from '../../format.tsx';
-import { Conflicts, FormError, useRecordForm } from '../../forms.tsx';
-import { useLoad } from '../../load.ts';
+import { type ApiResponse, request } from '../../data/api.ts';
+import { AsyncContent } from '../../parts/components.tsx';
+import { confirm, Dialog, showToast } from '../../parts/dialogs.tsx';
+import { Timestamp } from '../../parts/format.tsx';
+import { Conflicts, FormError, useRecordForm } from '../../parts/forms.tsx';
+import { useLoad } from '../../data/load.ts';
 import { closeUnlessDirty } from '../../router.ts';
-import { operator as ownOperator } from '../../session.ts';
+import { operator as ownOperator } from '../../data/session.ts';
 import type { Operator } from '../../types.ts';
-import { type Access, AccessFields, toBody } from '../../access-fields.tsx';
+import { type Access, AccessFields, toBody } from '../../parts/access-fields.tsx';
 
 export const pathOf = ({ id }: Operator) => `/api/platform/operators/${id}`;
 export const nameOf = ({ first_name, last_name }: Operator) => `${first_name} ${last_name}`;

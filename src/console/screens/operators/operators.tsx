@@ -1,14 +1,14 @@
 import { useState } from 'preact/hooks';
-import { request } from '../../api.ts';
-import { Badge, Card, EmptyState, PagedList, PageHeader, SearchBox } from '../../components.tsx';
-import { showToast } from '../../dialogs.tsx';
-import { Timestamp } from '../../format.tsx';
-import { Icon } from '../../icons.tsx';
-import { useLoad } from '../../load.ts';
+import { request } from '../../data/api.ts';
+import { Badge, Card, EmptyState, PagedList, PageHeader, SearchBox } from '../../parts/components.tsx';
+import { showToast } from '../../parts/dialogs.tsx';
+import { Timestamp } from '../../parts/format.tsx';
+import { Icon } from '../../parts/icons.tsx';
+import { useLoad } from '../../data/load.ts';
 import { route, setSearch } from '../../router.ts';
-import { useSearchText } from '../../search-text.ts';
+import { useSearchText } from '../../parts/search-text.ts';
 import type { Operator } from '../../types.ts';
-import { roleNames } from '../../access-fields.tsx';
+import { roleNames } from '../../parts/access-fields.tsx';
 import { InviteDialog } from './invite-dialog.tsx';
 import { isOwn, nameOf, OperatorDialog } from './operator-dialog.tsx';
 

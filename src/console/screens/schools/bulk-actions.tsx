@@ -1,9 +1,9 @@
 import { useRef, useState } from 'preact/hooks';
-import { request } from '../../api.ts';
-import { Dialog, showToast } from '../../dialogs.tsx';
-import { Field, SelectField, TextField } from '../../forms.tsx';
-import { toFailure } from '../../http.ts';
-import { usePlans } from '../../plans.ts';
+import { request } from '../../data/api.ts';
+import { Dialog, showToast } from '../../parts/dialogs.tsx';
+import { Field, SelectField, TextField } from '../../parts/forms.tsx';
+import { toFailure } from '../../data/http.ts';
+import { usePlans } from '../../data/plans.ts';
 import type { Plan, Tenant } from '../../types.ts';
 
 type Action = 'plan' | 'suspend' | 'activate' | 'message';

@@ -1,8 +1,8 @@
 import type { ComponentChildren } from 'preact';
-import { Badge } from '../../components.tsx';
-import { Dialog } from '../../dialogs.tsx';
-import { formatNumber, Timestamp } from '../../format.tsx';
-import { CheckboxField } from '../../forms.tsx';
+import { Badge } from '../../parts/components.tsx';
+import { Dialog } from '../../parts/dialogs.tsx';
+import { formatNumber, Timestamp } from '../../parts/format.tsx';
+import { CheckboxField } from '../../parts/forms.tsx';
 import type { Tenant } from '../../types.ts';
 
 interface Column {

@@ -1,10 +1,10 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { CopyButton } from '../../components.tsx';
-import { Dialog, DialogFoot } from '../../dialogs.tsx';
-import { Field, FormError, useForm } from '../../forms.tsx';
-import { request } from '../../api.ts';
+import { CopyButton } from '../../parts/components.tsx';
+import { Dialog, DialogFoot } from '../../parts/dialogs.tsx';
+import { Field, FormError, useForm } from '../../parts/forms.tsx';
+import { request } from '../../data/api.ts';
 import { closeUnlessDirty } from '../../router.ts';
-import { Icon } from '../../icons.tsx';
+import { Icon } from '../../parts/icons.tsx';
 import type { Impersonation, TenantDetail } from '../../types.ts';
 
 /** The time that is left, updated every second. */

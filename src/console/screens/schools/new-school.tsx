@@ -1,10 +1,10 @@
 import { useState } from 'preact/hooks';
-import { showToast } from '../../dialogs.tsx';
-import { formatNumber, formatPrice, fromLocalInput } from '../../format.tsx';
-import { type Form, FormError, TextField, useForm } from '../../forms.tsx';
-import { request, idempotencyKeys } from '../../api.ts';
-import { Card, PageHeader, AsyncContent } from '../../components.tsx';
-import { planFeatures, usePlans } from '../../plans.ts';
+import { showToast } from '../../parts/dialogs.tsx';
+import { formatNumber, formatPrice, fromLocalInput } from '../../parts/format.tsx';
+import { type Form, FormError, TextField, useForm } from '../../parts/forms.tsx';
+import { request, idempotencyKeys } from '../../data/api.ts';
+import { Card, PageHeader, AsyncContent } from '../../parts/components.tsx';
+import { planFeatures, usePlans } from '../../data/plans.ts';
 import { navigate, href } from '../../router.ts';
 import type { Plan, TenantDetail } from '../../types.ts';
 import { FeatureFields, ZoneField } from './school-fields.tsx';

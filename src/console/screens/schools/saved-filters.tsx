@@ -1,9 +1,9 @@
 import { useState } from 'preact/hooks';
-import { Dialog, DialogFoot, showToast } from '../../dialogs.tsx';
-import { TextField } from '../../forms.tsx';
-import { Icon } from '../../icons.tsx';
+import { Dialog, DialogFoot, showToast } from '../../parts/dialogs.tsx';
+import { TextField } from '../../parts/forms.tsx';
+import { Icon } from '../../parts/icons.tsx';
 import { href } from '../../router.ts';
-import { useStored } from '../../stored.ts';
+import { useStored } from '../../data/stored.ts';
 
 interface SavedFilter {
   name: string;

@@ -1,5 +1,5 @@
-import { confirm, type ConfirmOptions, showToast } from '../../dialogs.tsx';
-import { request } from '../../api.ts';
+import { confirm, type ConfirmOptions, showToast } from '../../parts/dialogs.tsx';
+import { request } from '../../data/api.ts';
 import type { TenantDetail } from '../../types.ts';
 
 /** An action on a school. Asks for confirmation, explains the effect, and reloads the school. */

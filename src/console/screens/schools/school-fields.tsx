@@ -1,7 +1,7 @@
 import { useId } from 'preact/hooks';
-import { featureName, featureNames, formatNumber, formatPrice } from '../../format.tsx';
-import { SelectField, TextField } from '../../forms.tsx';
-import { planFeatures } from '../../plans.ts';
+import { featureName, featureNames, formatNumber, formatPrice } from '../../parts/format.tsx';
+import { SelectField, TextField } from '../../parts/forms.tsx';
+import { planFeatures } from '../../data/plans.ts';
 import type { Plan } from '../../types.ts';
 
 const zones = Intl.supportedValuesOf('timeZone');

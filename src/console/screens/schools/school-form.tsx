@@ -1,7 +1,7 @@
-import { fromLocalInput, toLocalInput } from '../../format.tsx';
-import { Conflicts, FormError, SaveBar, TextField, useRecordForm } from '../../forms.tsx';
-import type { ApiResponse } from '../../api.ts';
-import { Card } from '../../components.tsx';
+import { fromLocalInput, toLocalInput } from '../../parts/format.tsx';
+import { Conflicts, FormError, SaveBar, TextField, useRecordForm } from '../../parts/forms.tsx';
+import type { ApiResponse } from '../../data/api.ts';
+import { Card } from '../../parts/components.tsx';
 import type { Plan, TenantDetail } from '../../types.ts';
 import { FeatureFields, PlanField, ZoneField } from './school-fields.tsx';
 

@@ -1,5 +1,5 @@
-import { featureName, formatNumber, Timestamp } from '../../format.tsx';
-import { Card } from '../../components.tsx';
+import { featureName, formatNumber, Timestamp } from '../../parts/format.tsx';
+import { Card } from '../../parts/components.tsx';
 import { href } from '../../router.ts';
 import { SubscriptionBadge } from './subscription-tab.tsx';
 import type { Plan, TenantDetail } from '../../types.ts';

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact';
-import { Dialog, DialogFoot, showToast } from '../../dialogs.tsx';
-import { fromLocalInput, toLocalInput } from '../../format.tsx';
-import { Conflicts, FormError, TextField, toNumber, useRecordForm } from '../../forms.tsx';
+import { Dialog, DialogFoot, showToast } from '../../parts/dialogs.tsx';
+import { fromLocalInput, toLocalInput } from '../../parts/format.tsx';
+import { Conflicts, FormError, TextField, toNumber, useRecordForm } from '../../parts/forms.tsx';
 import { closeUnlessDirty } from '../../router.ts';
 import type { TenantDetail } from '../../types.ts';
 import type { SchoolResponse } from './school-form.tsx';

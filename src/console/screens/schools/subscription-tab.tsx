@@ -1,10 +1,10 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import { AuditEntries } from '../../audit-entries.tsx';
-import { request } from '../../api.ts';
-import { Badge, Card, EmptyState, PagedList } from '../../components.tsx';
-import { formatNumber, formatPrice, Timestamp } from '../../format.tsx';
-import { useLoad } from '../../load.ts';
+import { AuditEntries } from '../../parts/audit-entries.tsx';
+import { request } from '../../data/api.ts';
+import { Badge, Card, EmptyState, PagedList } from '../../parts/components.tsx';
+import { formatNumber, formatPrice, Timestamp } from '../../parts/format.tsx';
+import { useLoad } from '../../data/load.ts';
 import type { AuditLog, Plan, TenantDetail } from '../../types.ts';
 import { activateSubscription, cancelSubscription } from './school-actions.tsx';
 import type { SchoolResponse } from './school-form.tsx';

@@ -1,10 +1,10 @@
-import { type ApiResponse, request } from '../../api.ts';
-import { AsyncContent, Card } from '../../components.tsx';
-import { showToast } from '../../dialogs.tsx';
-import { currencyName } from '../../format.tsx';
-import { Conflicts, FormError, SaveBar, SelectField, useRecordForm } from '../../forms.tsx';
-import { useLoad } from '../../load.ts';
-import { settingsPath } from '../../plans.ts';
+import { type ApiResponse, request } from '../../data/api.ts';
+import { AsyncContent, Card } from '../../parts/components.tsx';
+import { showToast } from '../../parts/dialogs.tsx';
+import { currencyName } from '../../parts/format.tsx';
+import { Conflicts, FormError, SaveBar, SelectField, useRecordForm } from '../../parts/forms.tsx';
+import { useLoad } from '../../data/load.ts';
+import { settingsPath } from '../../data/plans.ts';
 import type { PlatformSettings } from '../../types.ts';
 
 const labels = { currency: 'Currency of prices' };

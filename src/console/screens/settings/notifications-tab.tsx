@@ -1,4 +1,4 @@
-import { showToast } from '../../dialogs.tsx';
+import { showToast } from '../../parts/dialogs.tsx';
 import {
   CheckboxField,
   Conflicts,
@@ -8,10 +8,10 @@ import {
   TextField,
   toNumber,
   useRecordForm,
-} from '../../forms.tsx';
-import { type ApiResponse, request } from '../../api.ts';
-import { useLoad } from '../../load.ts';
-import { AsyncContent, Card } from '../../components.tsx';
+} from '../../parts/forms.tsx';
+import { type ApiResponse, request } from '../../data/api.ts';
+import { useLoad } from '../../data/load.ts';
+import { AsyncContent, Card } from '../../parts/components.tsx';
 import type { Settings as NotificationSettings } from '../../types.ts';
 
 const labels = {

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
-import { Dialog, DialogFoot } from '../../dialogs.tsx';
-import { featureName, featureNames, formatNumber } from '../../format.tsx';
+import { Dialog, DialogFoot } from '../../parts/dialogs.tsx';
+import { featureName, featureNames, formatNumber } from '../../parts/format.tsx';
 import {
   CheckboxField,
   Conflicts,
@@ -10,11 +10,11 @@ import {
   toNumber,
   useForm,
   useRecordForm,
-} from '../../forms.tsx';
-import { type ApiResponse, request, idempotencyKeys } from '../../api.ts';
-import { useLoad } from '../../load.ts';
-import { AsyncContent } from '../../components.tsx';
-import { useCurrency } from '../../plans.ts';
+} from '../../parts/forms.tsx';
+import { type ApiResponse, request, idempotencyKeys } from '../../data/api.ts';
+import { useLoad } from '../../data/load.ts';
+import { AsyncContent } from '../../parts/components.tsx';
+import { useCurrency } from '../../data/plans.ts';
 import { closeUnlessDirty } from '../../router.ts';
 import type { Plan } from '../../types.ts';
 

@@ -1,10 +1,10 @@
 import { useState } from 'preact/hooks';
-import { confirm, showToast } from '../../dialogs.tsx';
-import { formatNumber, formatPrice } from '../../format.tsx';
-import { request } from '../../api.ts';
-import { Icon } from '../../icons.tsx';
-import { AsyncContent, Card, EmptyState } from '../../components.tsx';
-import { planFeatures, usePlans } from '../../plans.ts';
+import { confirm, showToast } from '../../parts/dialogs.tsx';
+import { formatNumber, formatPrice } from '../../parts/format.tsx';
+import { request } from '../../data/api.ts';
+import { Icon } from '../../parts/icons.tsx';
+import { AsyncContent, Card, EmptyState } from '../../parts/components.tsx';
+import { planFeatures, usePlans } from '../../data/plans.ts';
 import { href } from '../../router.ts';
 import type { Plan } from '../../types.ts';
 import { PlanDialog } from './plan-dialog.tsx';

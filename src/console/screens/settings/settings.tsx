@@ -1,4 +1,4 @@
-import { PageHeader } from '../../components.tsx';
+import { PageHeader } from '../../parts/components.tsx';
 import { href } from '../../router.ts';
 import { GeneralTab } from './general-tab.tsx';
 import { NotificationSettingsTab } from './notifications-tab.tsx';

@@ -1,9 +1,9 @@
-import { confirm, showToast } from '../../dialogs.tsx';
-import { Timestamp } from '../../format.tsx';
-import { request } from '../../api.ts';
-import { isAbort, toFailure } from '../../http.ts';
-import { useLoad } from '../../load.ts';
-import { Card, EmptyState, PagedList } from '../../components.tsx';
+import { confirm, showToast } from '../../parts/dialogs.tsx';
+import { Timestamp } from '../../parts/format.tsx';
+import { request } from '../../data/api.ts';
+import { isAbort, toFailure } from '../../data/http.ts';
+import { useLoad } from '../../data/load.ts';
+import { Card, EmptyState, PagedList } from '../../parts/components.tsx';
 import { href, route, setSearch } from '../../router.ts';
 import type { FailedJob } from '../../types.ts';
 

@@ -1,10 +1,10 @@
 import { useEffect, useRef } from 'preact/hooks';
-import { channelNames, formatNumber, Timestamp } from '../../format.tsx';
-import { request } from '../../api.ts';
-import { useLoad } from '../../load.ts';
-import { AsyncContent, Badge, Card, EmptyState, PageHeader } from '../../components.tsx';
+import { channelNames, formatNumber, Timestamp } from '../../parts/format.tsx';
+import { request } from '../../data/api.ts';
+import { useLoad } from '../../data/load.ts';
+import { AsyncContent, Badge, Card, EmptyState, PageHeader } from '../../parts/components.tsx';
 import { href } from '../../router.ts';
-import { type StreamStatus, useStream } from '../../stream.ts';
+import { type StreamStatus, useStream } from '../../data/stream.ts';
 import type { Channel, System as SystemState } from '../../types.ts';
 import { FailedJobs } from './failed-jobs.tsx';
 

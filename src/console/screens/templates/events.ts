@@ -1,6 +1,6 @@
-import { request } from '../../api.ts';
-import { channelNames } from '../../format.tsx';
-import { useLoad } from '../../load.ts';
+import { request } from '../../data/api.ts';
+import { channelNames } from '../../parts/format.tsx';
+import { useLoad } from '../../data/load.ts';
 import type { Channel, NotificationEvent } from '../../types.ts';
 
 export const channels = Object.keys(channelNames) as Channel[];

@@ -1,9 +1,9 @@
 import { useState } from 'preact/hooks';
-import { showToast } from '../../dialogs.tsx';
-import { channelNames } from '../../format.tsx';
-import { FormError, SelectField, useForm } from '../../forms.tsx';
-import { request, idempotencyKeys } from '../../api.ts';
-import { Card, PageHeader, AsyncContent } from '../../components.tsx';
+import { showToast } from '../../parts/dialogs.tsx';
+import { channelNames } from '../../parts/format.tsx';
+import { FormError, SelectField, useForm } from '../../parts/forms.tsx';
+import { request, idempotencyKeys } from '../../data/api.ts';
+import { Card, PageHeader, AsyncContent } from '../../parts/components.tsx';
 import { navigate, href, route } from '../../router.ts';
 import type { NotificationEvent, Template } from '../../types.ts';
 import { TemplateFields, TemplatePreview } from './template-fields.tsx';

@@ -1,8 +1,8 @@
 import { useRef } from 'preact/hooks';
-import { CheckboxField, Field, type Form, TextField } from '../../forms.tsx';
-import { request } from '../../api.ts';
-import { useLoad, useDebounced } from '../../load.ts';
-import { Card } from '../../components.tsx';
+import { CheckboxField, Field, type Form, TextField } from '../../parts/forms.tsx';
+import { request } from '../../data/api.ts';
+import { useLoad, useDebounced } from '../../data/load.ts';
+import { Card } from '../../parts/components.tsx';
 import type { NotificationEvent, Preview } from '../../types.ts';
 
 /** The fields of a form for a template. */

@@ -1,9 +1,9 @@
-import { confirm, showToast } from '../../dialogs.tsx';
-import { channelNames } from '../../format.tsx';
-import { Conflicts, FormError, SaveBar, useRecordForm } from '../../forms.tsx';
-import { type ApiResponse, request } from '../../api.ts';
-import { useLoad } from '../../load.ts';
-import { Card, PageHeader, AsyncContent } from '../../components.tsx';
+import { confirm, showToast } from '../../parts/dialogs.tsx';
+import { channelNames } from '../../parts/format.tsx';
+import { Conflicts, FormError, SaveBar, useRecordForm } from '../../parts/forms.tsx';
+import { type ApiResponse, request } from '../../data/api.ts';
+import { useLoad } from '../../data/load.ts';
+import { Card, PageHeader, AsyncContent } from '../../parts/components.tsx';
 import { navigate, href } from '../../router.ts';
 import type { NotificationEvent, Template as TemplateData } from '../../types.ts';
 import { type TemplateValues, TemplateFields, TemplatePreview } from './template-fields.tsx';

@@ -1,9 +1,9 @@
 import { useState } from 'preact/hooks';
-import { channelNames } from '../../format.tsx';
-import { request } from '../../api.ts';
-import { Icon } from '../../icons.tsx';
-import { useLoad } from '../../load.ts';
-import { Card, EmptyState, PageHeader, AsyncContent, SearchBox } from '../../components.tsx';
+import { channelNames } from '../../parts/format.tsx';
+import { request } from '../../data/api.ts';
+import { Icon } from '../../parts/icons.tsx';
+import { useLoad } from '../../data/load.ts';
+import { Card, EmptyState, PageHeader, AsyncContent, SearchBox } from '../../parts/components.tsx';
 import { href } from '../../router.ts';
 import type { Channel, NotificationEvent, Template } from '../../types.ts';
 import { channels, useEvents } from './events.ts';

@@ -1,8 +1,8 @@
-import { AsyncContent, Card, EmptyState, PageHeader } from '../../components.tsx';
-import { formatNumber } from '../../format.tsx';
+import { AsyncContent, Card, EmptyState, PageHeader } from '../../parts/components.tsx';
+import { formatNumber } from '../../parts/format.tsx';
 import { href } from '../../router.ts';
 import type { Usage as UsageData } from '../../types.ts';
-import { UsageCharts, UsageExports, useUsage } from '../../usage.tsx';
+import { UsageCharts, UsageExports, useUsage } from '../../parts/usage.tsx';
 
 function NearLimitTable({ schools }: { schools: UsageData['near_limit'] }) {
   return (

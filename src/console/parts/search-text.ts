@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { useDebounced } from './load.ts';
+import { useDebounced } from '../data/load.ts';
 
 /** The text in the search box. Once the operator pauses, it becomes the search of the list. */
 export function useSearchText(search: string, onSearch: (search: string) => void): [string, (text: string) => void] {

@@ -1,11 +1,11 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { Value } from './audit-entries.tsx';
-import { type ApiResponse, request } from './api.ts';
+import { type ApiResponse, request } from '../data/api.ts';
 import { focusBehindDialog } from './dialogs.tsx';
-import { toFailure, Failure, isAbort } from './http.ts';
+import { toFailure, Failure, isAbort } from '../data/http.ts';
 import { Icon } from './icons.tsx';
-import { useUnsavedChangesGuard } from './router.ts';
+import { useUnsavedChangesGuard } from '../router.ts';
 
 /** The names of the fields of a form that hold text. */
 type TextKey<T> = { [K in keyof T & string]: T[K] extends string ? K : never }[keyof T & string];

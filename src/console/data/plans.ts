@@ -1,7 +1,7 @@
 import { request } from './api.ts';
-import { featureName } from './format.tsx';
+import { featureName } from '../parts/format.tsx';
 import { useLoad } from './load.ts';
-import type { Plan, PlatformSettings } from './types.ts';
+import type { Plan, PlatformSettings } from '../types.ts';
 
 /** All plans, by price. */
 export const usePlans = () =>

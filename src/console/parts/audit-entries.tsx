@@ -2,8 +2,8 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { actionName, Timestamp } from './format.tsx';
 import { Icon } from './icons.tsx';
-import { href } from './router.ts';
-import type { AuditLog } from './types.ts';
+import { href } from '../router.ts';
+import type { AuditLog } from '../types.ts';
 
 /** Whether a text is a timestamp. The name of a school can start like one, so the whole text must match. */
 const isTimestamp = (text: string) =>

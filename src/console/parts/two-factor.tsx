@@ -1,7 +1,7 @@
 import { encode } from 'uqr';
 import { CopyButton } from './components.tsx';
 import { TextField } from './forms.tsx';
-import type { TotpSetup } from './types.ts';
+import type { TotpSetup } from '../types.ts';
 
 /** The address that an authenticator app scans. Dark on white in both themes, because scanners expect it. */
 function QrCode({ text }: { text: string }) {

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
-import { download } from './api.ts';
+import { download } from '../data/api.ts';
 import { showToast } from './dialogs.tsx';
-import { isAbort, type Query, toFailure } from './http.ts';
+import { isAbort, type Query, toFailure } from '../data/http.ts';
 import { Icon } from './icons.tsx';
 
 interface ExportButtonProps {

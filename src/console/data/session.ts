@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals';
 import { readFailure, send } from './http.ts';
-import type { Profile, TotpSetup } from './types.ts';
+import type { Profile, TotpSetup } from '../types.ts';
 
 /**
  * The operator's session. All tabs share one access token, which is only kept in memory. The refresh token is in a

@@ -1,10 +1,10 @@
-import { request } from './api.ts';
+import { request } from '../data/api.ts';
 import { type Bar, BarChart } from './charts.tsx';
 import { AsyncContent, Card, Statistic } from './components.tsx';
 import { ExportButton } from './export-button.tsx';
 import { dayName, formatBytes, formatCompactBytes, formatNumber, monthName } from './format.tsx';
-import { type Loaded, useLoad } from './load.ts';
-import type { Usage } from './types.ts';
+import { type Loaded, useLoad } from '../data/load.ts';
+import type { Usage } from '../types.ts';
 
 const path = '/api/platform/usage';
 

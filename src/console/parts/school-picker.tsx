@@ -1,8 +1,8 @@
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { Field } from './forms.tsx';
-import { request } from './api.ts';
-import { useDebounced, useLoad } from './load.ts';
-import type { Tenant } from './types.ts';
+import { request } from '../data/api.ts';
+import { useDebounced, useLoad } from '../data/load.ts';
+import type { Tenant } from '../types.ts';
 
 /** The name of a school, or an empty string if none is selected. */
 const useSchoolName = (id: string) =>

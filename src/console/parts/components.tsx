@@ -1,11 +1,11 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { ApiResponse } from './api.ts';
-import type { Failure } from './http.ts';
+import type { ApiResponse } from '../data/api.ts';
+import type { Failure } from '../data/http.ts';
 import { Icon } from './icons.tsx';
-import type { Loaded } from './load.ts';
+import type { Loaded } from '../data/load.ts';
 import { formatNumber } from './format.tsx';
-import { href } from './router.ts';
+import { href } from '../router.ts';
 
 /** Sets the title of the browser tab. */
 export function usePageTitle(title: string): void {
