@@ -1,5 +1,5 @@
 # syntax=docker/dockerfile:1
-# The service without the embedded Postgres. docs/operations.md#containers describes it.
+# The service without the embedded Postgres. docs/operations/running.md#containers describes it.
 
 FROM node:24-bookworm-slim AS build
 WORKDIR /build

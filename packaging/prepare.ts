@@ -10,5 +10,5 @@ if (vite) {
 } else
   process.stdout.write(
     'The operator console and the guide were not built because vite is not installed. ' +
-      'The API works without them, and analytics start more slowly; see docs/operations.md.\n',
+      'The API works without them, and analytics start more slowly; see docs/operations/running.md.\n',
   );

@@ -39,9 +39,12 @@ const groups: { title: string; isFolded?: boolean; paths: string[] }[] = [
   { title: 'Using the API', paths: ['api', 'api-keys', 'webhooks', 'analytics'].map((name) => `docs/${name}.md`) },
   {
     title: 'Running the service',
-    paths: ['operations', 'platform-operators', 'backup', 'scaling', 'security', 'benchmarks'].map(
-      (name) => `docs/${name}.md`,
-    ),
+    paths: [
+      ...['running', 'upgrades', 'jobs', 'watching', 'trouble'].map((name) => `docs/operations/${name}.md`),
+      ...['schools', 'platform-operators', 'backup', 'scaling', 'security', 'benchmarks'].map(
+        (name) => `docs/${name}.md`,
+      ),
+    ],
   },
   { title: 'Design', paths: ['docs/architecture.md'] },
   { title: 'Decisions', isFolded: true, paths: decisions },
@@ -319,7 +322,9 @@ function pageText(page: Page, site: Site): string {
 /** Builds the site into dist/guide. */
 export async function buildGuide(): Promise<void> {
   const listed = groups.flatMap(({ paths }) => paths);
-  const missing = globSync('docs/*.md', { cwd: root }).filter((path) => !listed.includes(path.replaceAll('\\', '/')));
+  const missing = globSync('docs/{,operations/}*.md', { cwd: root }).filter(
+    (path) => !listed.includes(path.replaceAll('\\', '/')),
+  );
   if (missing.length > 0) throw new Error(`Add ${missing.join(', ')} to a group in docs/site/build.ts.`);
   const { script, style } = await bundle();
   const render = renderer(await copyAssets());

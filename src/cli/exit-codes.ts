@@ -1,4 +1,4 @@
-/** The exit codes of every command; docs/operations.md, "The command line", explains them. */
+/** The exit codes of every command; docs/operations/running.md, "The command line", explains them. */
 export const exitCodes = {
   done: 0,
   /** Not done, or done only in part, or an error was found. Also for an invalid command line. */

@@ -12,7 +12,7 @@ const reportAfterMs = 3_000;
 const pooler =
   'DATABASE_URL leads through a connection pooler (such as PgBouncer), which cannot be used for migrations and ' +
   'workers. Set DATABASE_URL to the address of Postgres itself, and API_DATABASE_URL to the pooler ' +
-  '(docs/operations.md, Connections).';
+  '(docs/operations/running.md, Connections).';
 
 /**
  * Refuses a pooler before a lock is taken: in transaction mode, the lock would stay with a connection of the pooler, and

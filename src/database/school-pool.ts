@@ -17,7 +17,7 @@ import { destroySocket } from './client-socket.ts';
 import { classify } from './errors.ts';
 import { preferenceOrder, recentlyUsed } from './preferred-connections.ts';
 
-/** The default of DATABASE_CONNECTION_MB. docs/operations.md has the measurements. */
+/** The default of DATABASE_CONNECTION_MB. docs/operations/running.md has the measurements. */
 export const defaultConnectionMb = 250;
 
 /** The request for which a connection is needed. It only decides which connection is used, when, and how long. */

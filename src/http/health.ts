@@ -18,7 +18,7 @@ const readyAgeMs = 1000;
 /** A missing worker is reported, but does not prevent the API from serving requests. */
 const isReady = ({ database, migrations }: Readiness) => database && migrations;
 
-/** Liveness and readiness; docs/operations.md describes what they check. */
+/** Liveness and readiness; docs/operations/running.md describes what they check. */
 export function healthRouter(services: Services): Router {
   const router = Router();
   let latest: { checks: Promise<Readiness>; until: number } | undefined;

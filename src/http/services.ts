@@ -70,7 +70,7 @@ export interface Services {
   readiness: () => Promise<Readiness>;
 }
 
-/** The state of each part of the service; docs/operations.md describes which parts `ready` requires. */
+/** The state of each part of the service; docs/operations/running.md describes which parts `ready` requires. */
 export interface Readiness {
   database: boolean;
   migrations: boolean;

@@ -23,7 +23,7 @@ test('every metric in the alert rules and on the dashboard is on the metrics pag
 });
 
 test('every alert has a runbook under its name', async () => {
-  const manual = await read('docs/operations.md');
+  const manual = await read('docs/operations/trouble.md');
   const names = [...alerts.matchAll(/alert: (\w+)/g)].map(([, name = '']) => name);
   expect(names.length).toBeGreaterThan(5);
   expect(names.filter((name) => !manual.includes(`\n### ${name}\n`))).toEqual([]);

@@ -37,7 +37,7 @@ async function readAll(): Promise<Map<string, GuidePage>> {
 
 test('the guide has a page for every document, without inline code and without broken links', async () => {
   const pages = await readAll();
-  const documents = ['', 'decisions/'].map(async (folder) =>
+  const documents = ['', 'operations/', 'decisions/'].map(async (folder) =>
     (await readdir(new URL(`../../docs/${folder}`, import.meta.url)))
       .filter((name) => name.endsWith('.md'))
       .map((name) => `/api/guide/${folder}${name.slice(0, -3)}`),

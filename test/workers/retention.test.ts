@@ -205,14 +205,14 @@ describe('after a year', () => {
   });
 });
 
-test('docs/operations.md says of each table what bounds it', async () => {
+test('docs/schools.md says of each table what bounds it', async () => {
   const rows = await database.query<{ name: string }>(
     `select case when n.nspname = 'platform' then 'platform.' else '@.' end || c.relname as name
      from pg_class c join pg_namespace n on n.oid = c.relnamespace
      where c.relkind in ('r', 'p') and n.nspname in ('platform', $1)`,
     [school.schema],
   );
-  const text = await readFile(new URL('../../docs/operations.md', import.meta.url), 'utf8');
+  const text = await readFile(new URL('../../docs/schools.md', import.meta.url), 'utf8');
   const [, platform = '', tenant = ''] = text.slice(text.indexOf('\n## Retention')).split(/\n\| schema /);
   const undocumented = rows
     .map(({ name }) => name)

@@ -27,7 +27,7 @@ async function deleteOldFiles(folder: string, days: number): Promise<void> {
   }
 }
 
-/** Deletes rows and files whose retention has ended. docs/operations.md lists them. */
+/** Deletes rows and files whose retention has ended. docs/schools.md lists them. */
 export async function clean_up(
   _payload: unknown,
   { pool, retention, stopping }: Pick<TaskContext, 'pool' | 'retention' | 'stopping'>,

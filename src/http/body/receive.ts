@@ -20,7 +20,7 @@ const tooSlow = () =>
 const busy = () =>
   new ApiError('unavailable', 'Too many uploads are in progress. Try again in a moment.', { retryAfter: 5 });
 
-/** The large bodies that the process keeps in memory at a time. docs/operations.md has the figures. */
+/** The large bodies that the process keeps in memory at a time. docs/operations/running.md has the figures. */
 const uploadQueue = (max: number): FairQueue =>
   fairQueue({
     name: 'uploads',

@@ -17,7 +17,7 @@ const picturesPerRequest = 20;
  */
 const sessionsPerAddress = 5;
 
-/** The limits of the facade. All of them are per minute; docs/operations.md lists them. */
+/** The limits of the facade. All of them are per minute; docs/operations/running.md lists them. */
 export interface RateLimits {
   /** For requests with an access token or an API key: per session, per user (or key) and per school. */
   session: RequestHandler[];
