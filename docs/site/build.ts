@@ -46,7 +46,7 @@ const groups: { title: string; isFolded?: boolean; paths: string[] }[] = [
       ),
     ],
   },
-  { title: 'Design', paths: ['docs/architecture.md'] },
+  { title: 'Design', paths: ['docs/architecture.md', 'docs/adding-a-resource.md'] },
   { title: 'Decisions', isFolded: true, paths: decisions },
   { title: 'Releases', paths: ['CHANGELOG.md'] },
 ];
