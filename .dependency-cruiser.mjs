@@ -7,7 +7,7 @@
  *   http                                          router and its rooms (see `httpRooms`)
  *   workers  analytics                            background jobs, queries of analysts
  *   servers                                       several servers: nodes, moves of schools, the database that routes
- *   database  documents  timetable                one subject each
+ *   database  documents  timetable                one subject each; database has rooms (see `databaseRooms`)
  *   concurrency                                   thread pools, limits, queues
  *   domain                                        errors, money, files: imports nothing of the project
  */
@@ -69,6 +69,11 @@ const httpRooms = {
 
 const httpRoom = (...names) => `^src/http/(${names.join('|')})/`;
 
+/** The rooms of src/database. Both may import the files at its top, which know nothing of migrations. */
+const databaseRooms = { pool: [], migrate: ['pool'] };
+
+const databaseRoom = (...names) => `^src/database/(${names.join('|')})/`;
+
 /** @type {import('dependency-cruiser').IConfiguration} */
 export default {
   forbidden: [
@@ -107,6 +112,25 @@ export default {
       comment: 'Add a new folder to `httpRooms` above.',
       severity: 'error',
       from: { path: '^src/http/.+/', pathNot: httpRoom(...Object.keys(httpRooms)) },
+      to: {},
+    },
+    ...Object.entries(databaseRooms).map(([room, others]) => ({
+      name: `database-${room}-imports-only-its-rooms`,
+      severity: 'error',
+      from: { path: databaseRoom(room) },
+      to: { path: '^src/database/.+/', pathNot: databaseRoom(room, ...others) },
+    })),
+    {
+      name: 'the-top-of-database-knows-no-migrations',
+      severity: 'error',
+      from: { path: '^src/database/[^/]+$' },
+      to: { path: databaseRoom('migrate') },
+    },
+    {
+      name: 'every-folder-of-database-is-a-room',
+      comment: 'Add a new folder to `databaseRooms` above.',
+      severity: 'error',
+      from: { path: '^src/database/.+/', pathNot: databaseRoom(...Object.keys(databaseRooms)) },
       to: {},
     },
     {

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { Command } from 'commander';
 import { tokens } from '../src/http/credentials/tokens.ts';
 import { startEmbedded } from '../src/database/embedded.ts';
-import { withOwner } from '../src/database/pool.ts';
+import { withOwner } from '../src/database/pool/pool.ts';
 import { benchDatabase } from './database.ts';
 import { firstQueries } from './analytics-start.ts';
 import { startApi } from './service.ts';

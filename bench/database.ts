@@ -3,10 +3,10 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { passwords } from '../src/domain/passwords.ts';
 import { type EmbeddedServer, ensureDatabase } from '../src/database/embedded.ts';
-import { sqlFiles } from '../src/database/install.ts';
-import { migrate } from '../src/database/migrate.ts';
+import { sqlFiles } from '../src/database/migrate/install.ts';
+import { migrate } from '../src/database/migrate/migrate.ts';
 import { createOperator } from '../src/database/operator.ts';
-import { withOwner } from '../src/database/pool.ts';
+import { withOwner } from '../src/database/pool/pool.ts';
 import { benchPassword } from './cases.ts';
 
 /** A school of the benchmark, with a session of its admin. */

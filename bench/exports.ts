@@ -7,7 +7,7 @@ import { Command } from 'commander';
 import { tokens } from '../src/http/credentials/tokens.ts';
 import { dispatcher } from '../src/database/call.ts';
 import { startEmbedded } from '../src/database/embedded.ts';
-import { apiPool, withOwner } from '../src/database/pool.ts';
+import { apiPool, withOwner } from '../src/database/pool/pool.ts';
 import { benchDatabase } from './database.ts';
 import { count } from './run.ts';
 import { startApi } from './service.ts';

@@ -1,5 +1,5 @@
-import { migrate } from '../src/database/migrate.ts';
-import { withOwner } from '../src/database/pool.ts';
+import { migrate } from '../src/database/migrate/migrate.ts';
+import { withOwner } from '../src/database/pool/pool.ts';
 import type { EmbeddedServer } from '../src/database/embedded.ts';
 
 /**

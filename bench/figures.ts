@@ -1,4 +1,4 @@
-import { withOwner } from '../src/database/pool.ts';
+import { withOwner } from '../src/database/pool/pool.ts';
 import type { Tokens } from '../src/http/credentials/tokens.ts';
 import { schoolYear } from './cases.ts';
 import type { Rig } from './measure.ts';

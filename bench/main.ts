@@ -5,7 +5,7 @@ import { join, resolve } from 'node:path';
 import { Command, InvalidArgumentError } from 'commander';
 import { tokens } from '../src/http/credentials/tokens.ts';
 import { lockDataDir, startEmbedded } from '../src/database/embedded.ts';
-import { withOwner } from '../src/database/pool.ts';
+import { withOwner } from '../src/database/pool/pool.ts';
 import { cases } from './cases.ts';
 import { startChild } from './child.ts';
 import { benchDatabase } from './database.ts';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import type autocannon from 'autocannon';
 import type pg from 'pg';
-import { withOwner } from '../src/database/pool.ts';
+import { withOwner } from '../src/database/pool/pool.ts';
 import type { Tokens } from '../src/http/credentials/tokens.ts';
 import type { BenchCase, CaseRequest } from './cases.ts';
 import type { Child } from './child.ts';

@@ -3,7 +3,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { loadavg } from 'node:os';
 import { join } from 'node:path';
 import { addNode } from '../src/servers/nodes.ts';
-import { withOptions, withOwner } from '../src/database/pool.ts';
+import { withOptions, withOwner } from '../src/database/pool/pool.ts';
 import { createRouter } from '../src/servers/router.ts';
 import { switchToRole } from '../src/domain/role-settings.ts';
 import { tokens } from '../src/http/credentials/tokens.ts';

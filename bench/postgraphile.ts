@@ -9,7 +9,7 @@ import { makePgService } from 'postgraphile/adaptors/pg';
 import { grafserv } from 'postgraphile/grafserv/node';
 import { PostGraphileAmberPreset } from 'postgraphile/presets/amber';
 import { PostGraphileConnectionFilterPreset } from 'postgraphile-plugin-connection-filter';
-import { withOwner } from '../src/database/pool.ts';
+import { withOwner } from '../src/database/pool/pool.ts';
 import { switchToRole } from '../src/domain/role-settings.ts';
 import { answerParent } from './child.ts';
 

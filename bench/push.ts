@@ -9,7 +9,7 @@ import pg from 'pg';
 import webPush from 'web-push';
 import { Command } from 'commander';
 import { ensureDatabase, startEmbedded } from '../src/database/embedded.ts';
-import { migrate } from '../src/database/migrate.ts';
+import { migrate } from '../src/database/migrate/migrate.ts';
 import { end } from './child.ts';
 import { count } from './run.ts';
 

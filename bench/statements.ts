@@ -4,7 +4,7 @@ import type { AddressInfo, Socket } from 'node:net';
 import { join } from 'node:path';
 import pg from 'pg';
 import { type Call, dispatcher } from '../src/database/call.ts';
-import { apiPool, withOptions } from '../src/database/pool.ts';
+import { apiPool, withOptions } from '../src/database/pool/pool.ts';
 import { switchToRole } from '../src/domain/role-settings.ts';
 import { answerParent } from './child.ts';
 import type { Length } from './load.ts';

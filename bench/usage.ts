@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import { withOwner } from '../src/database/pool.ts';
+import { withOwner } from '../src/database/pool/pool.ts';
 
 /** CPU time and memory of a process so far, from /proc. NaN if /proc does not exist. */
 export async function usage(pid: number | undefined): Promise<{ cpuSeconds: number; memoryMb: number }> {

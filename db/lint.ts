@@ -1,13 +1,13 @@
 import { loadModule, parse, parsePlPgSQL } from 'libpg-query';
 import { basename } from 'node:path';
-import { type SqlFile, sqlFile, sqlFiles } from '../src/database/install.ts';
-import { inspectMigration, newHistory, rules } from '../src/database/migration-rules.ts';
+import { type SqlFile, sqlFile, sqlFiles } from '../src/database/migrate/install.ts';
+import { inspectMigration, newHistory, rules } from '../src/database/migrate/migration-rules.ts';
 
 /**
  * `npm run check:sql`: every SQL file, every PL/pgSQL body and every statement that the definition of a record can
  * assemble must parse. Keywords are lower case, security definer functions pin their search_path, no function sets app.*
  * in its header, lines are short, and references point down: from db/jobs to db/api to db/core. Migrations that are not
- * released yet take no long locks and do not break the previous release (src/database/migration-rules.ts).
+ * released yet take no long locks and do not break the previous release (src/database/migrate/migration-rules.ts).
  */
 const folders = [
   'migrations',

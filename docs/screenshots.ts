@@ -6,8 +6,8 @@ import { passwords } from '../src/domain/passwords.ts';
 import { readConfig } from '../src/process/config.ts';
 import { demo, loadDemo } from '../src/process/demo.ts';
 import { ensureDatabase, startScratch } from '../src/database/embedded.ts';
-import { migrate } from '../src/database/migrate.ts';
-import { withOwner } from '../src/database/pool.ts';
+import { migrate } from '../src/database/migrate/migrate.ts';
+import { withOwner } from '../src/database/pool/pool.ts';
 import { startService } from '../src/process/service.ts';
 import { browserPath, missingBrowser } from '../test/support/server/browsers.ts';
 

@@ -13,10 +13,10 @@ import {
 import { type Config, ConfigError, readConfig } from './process/config.ts';
 import { demo, type DemoLogin, findDemoLogins, loadDemo } from './process/demo.ts';
 import { lockDataDir, ensureDatabase, startEmbedded } from './database/embedded.ts';
-import { checkVersion, isServed, migrate, type TenantResult } from './database/migrate.ts';
+import { checkVersion, isServed, migrate, type TenantResult } from './database/migrate/migrate.ts';
 import { migrateServers } from './servers/migrate-servers.ts';
 import { createOperator } from './database/operator.ts';
-import { withOwner } from './database/pool.ts';
+import { withOwner } from './database/pool/pool.ts';
 import { readServers } from './servers/servers.ts';
 import { type Part, startService } from './process/service.ts';
 

@@ -11,7 +11,7 @@ comment on function core.unknown_lock is
 
 -- The keys of all advisory locks. A key has two 32-bit halves: the kind of the lock, and what it locks. Of a number
 -- with more bits, such as that of a school that was created on a node, the lower ones count. TypeScript takes three
--- more kinds: 7310, the migration of the database (src/database/migration-lock.ts); 7312, shared by all running
+-- more kinds: 7310, the migration of the database (src/database/migrate/migration-lock.ts); 7312, shared by all running
 -- workers, and 7315, one for each worker, by the hash of its name (workers/worker.ts).
 -- Not strict, so that Postgres inlines it and evaluates the case while it plans.
 create or replace function core.lock_key(p_kind text, p_object bigint) returns bigint language sql immutable

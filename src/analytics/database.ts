@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import pg from 'pg';
 import { GraphQLError } from 'postgraphile/graphql';
-import { cancelOnAbort } from '../database/cancel.ts';
+import { cancelOnAbort } from '../database/pool/cancel.ts';
 import { switchToRole } from '../domain/role-settings.ts';
 import type { TenantScope } from './scope.ts';
 

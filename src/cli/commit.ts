@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { commit } from 'graphile-migrate';
 import { clearAllPools } from 'graphile-migrate/dist/pgReal.js';
 import { ensureDatabase } from '../database/embedded.ts';
-import { withOwner } from '../database/pool.ts';
+import { withOwner } from '../database/pool/pool.ts';
 import { withScratchServer } from '../process/database-access.ts';
 
 const defaultFolder = join(import.meta.dirname, '../../migrations');

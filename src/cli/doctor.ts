@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import type { Config } from '../process/config.ts';
 import { findTenant, type NamedTenant } from '../database/find-tenant.ts';
-import { withOwner } from '../database/pool.ts';
+import { withOwner } from '../database/pool/pool.ts';
 import { withMigratedDatabase } from '../process/database-access.ts';
 import { exitCodes } from './exit-codes.ts';
 import { counted, type Format, print } from './output.ts';

@@ -5,7 +5,7 @@ import { analyticsPool } from '../analytics/database.ts';
 import { analyticsSchema } from '../analytics/schema.ts';
 import type { Config } from '../process/config.ts';
 import { ensureDatabase } from '../database/embedded.ts';
-import { migrate } from '../database/migrate.ts';
+import { migrate } from '../database/migrate/migrate.ts';
 import { withScratchServer } from '../process/database-access.ts';
 
 /** Runs `work` with the database at DATABASE_URL, otherwise with one of this version. */

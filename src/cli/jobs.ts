@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import type { Config } from '../process/config.ts';
 import { type Queue, readQueue } from '../database/queue.ts';
-import { withOwner } from '../database/pool.ts';
+import { withOwner } from '../database/pool/pool.ts';
 import { formatMinute, withMigratedDatabase } from '../process/database-access.ts';
 import { exitCodes } from './exit-codes.ts';
 import type { Server } from '../servers/school-server.ts';

@@ -9,7 +9,7 @@ import {
   removeNode,
   setDraining,
 } from '../servers/nodes.ts';
-import { withOwner } from '../database/pool.ts';
+import { withOwner } from '../database/pool/pool.ts';
 import { createRouter, removeRouter } from '../servers/router.ts';
 import { homeName } from '../servers/servers.ts';
 import type { Config } from '../process/config.ts';

@@ -3,8 +3,8 @@ import { openapiDocument } from '../http/openapi/document.ts';
 import type { Operation } from '../http/operation.ts';
 import { withScratchServer } from '../process/database-access.ts';
 import { ensureDatabase } from '../database/embedded.ts';
-import { migrate } from '../database/migrate.ts';
-import { withOwner } from '../database/pool.ts';
+import { migrate } from '../database/migrate/migrate.ts';
+import { withOwner } from '../database/pool/pool.ts';
 
 /** The document that this version serves at /api/openapi.json. Reads the operations from a temporary database. */
 export async function openapi(publicUrl: string | undefined): Promise<string> {

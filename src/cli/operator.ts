@@ -2,7 +2,7 @@ import { passwords } from '../domain/passwords.ts';
 import { email as emailSchema, password as passwordSchema } from '../http/schemas.ts';
 import type { Config } from '../process/config.ts';
 import { createOperator } from '../database/operator.ts';
-import { withOwner } from '../database/pool.ts';
+import { withOwner } from '../database/pool/pool.ts';
 import { formatMinute, withMigratedDatabase } from '../process/database-access.ts';
 import { confirm, counted, type Format, print, table } from './output.ts';
 import { runOperation } from './operation.ts';

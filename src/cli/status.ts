@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Queue } from '../database/queue.ts';
-import { withOwner } from '../database/pool.ts';
+import { withOwner } from '../database/pool/pool.ts';
 import type { Config } from '../process/config.ts';
 import { formatMinute, withMigratedDatabase } from '../process/database-access.ts';
 import { exitCodes } from './exit-codes.ts';

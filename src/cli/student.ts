@@ -5,7 +5,7 @@ import type pg from 'pg';
 import { exportsFolder } from '../database/archive.ts';
 import type { NamedTenant } from '../database/find-tenant.ts';
 import { retryLockConflicts } from '../database/lock-conflicts.ts';
-import { withOwner } from '../database/pool.ts';
+import { withOwner } from '../database/pool/pool.ts';
 import { onServerOfSchool } from '../servers/school-server.ts';
 import type { Config } from '../process/config.ts';
 import { withMigratedDatabase } from '../process/database-access.ts';

@@ -11,7 +11,7 @@ import {
 } from '../database/archive.ts';
 import { findTenant, type NamedTenant } from '../database/find-tenant.ts';
 import { onNodeOfNewSchool } from '../servers/nodes.ts';
-import { withOwner } from '../database/pool.ts';
+import { withOwner } from '../database/pool/pool.ts';
 import { homeName } from '../servers/servers.ts';
 import { type ImportedSchool, importSchool, onServerOfSchool } from '../servers/school-server.ts';
 import { passwords } from '../domain/passwords.ts';

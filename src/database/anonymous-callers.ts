@@ -1,5 +1,5 @@
 import { createHmac, hkdfSync } from 'node:crypto';
-import type { SchoolPool } from './school-pool.ts';
+import type { SchoolPool } from './pool/school-pool.ts';
 
 /** The state of a counter in its window. */
 export interface RequestCount {

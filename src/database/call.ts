@@ -1,6 +1,6 @@
 import { setTimeout } from 'node:timers/promises';
 import { classify, isSchoolClosed } from './errors.ts';
-import type { ConnectionRequest, SchoolPool } from './school-pool.ts';
+import type { ConnectionRequest, SchoolPool } from './pool/school-pool.ts';
 
 /**
  * The facts about a request that the dispatcher needs besides its parameters. Calls from within the service leave it

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino';
-import type { SchoolPool } from './school-pool.ts';
+import type { SchoolPool } from './pool/school-pool.ts';
 
 /** Figures that are collected in memory and stored together. */
 interface Collector<Key, Value> {

@@ -17,7 +17,7 @@ import {
 } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
-import { withOwner } from './pool.ts';
+import { withOwner } from './pool/pool.ts';
 
 /** The command that deletes the embedded database of a data folder. */
 export const resetCommand = (dataDir: string): string =>

@@ -1,7 +1,7 @@
 import { createECDH, createPrivateKey, randomBytes } from 'node:crypto';
 import { resolve } from 'node:path';
 import { z } from 'zod';
-import { defaultConnectionMb } from '../database/school-pool.ts';
+import { defaultConnectionMb } from '../database/pool/school-pool.ts';
 import { email, password } from '../http/schemas.ts';
 import { samplers } from '../domain/tracing.ts';
 import { browserPushHosts } from '../domain/push.ts';

@@ -9,7 +9,7 @@ import {
   startEmbedded,
   startScratch,
 } from '../database/embedded.ts';
-import { withOwner } from '../database/pool.ts';
+import { withOwner } from '../database/pool/pool.ts';
 
 /** The name of the database on the embedded server. */
 export const databaseName = 'school';

@@ -2,7 +2,7 @@ import type pg from 'pg';
 import type { Passwords } from '../domain/passwords.ts';
 import { generateInThread } from '../timetable/generate-in-thread.ts';
 import { type GenerationRun, slotsOf } from '../timetable/school.ts';
-import { sqlFile } from '../database/install.ts';
+import { sqlFile } from '../database/migrate/install.ts';
 import { createOperator } from '../database/operator.ts';
 
 /** The logins of the demo school. */

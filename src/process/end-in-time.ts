@@ -1,4 +1,4 @@
-import { requireAnswer } from '../database/pool.ts';
+import { requireAnswer } from '../database/pool/pool.ts';
 
 /** Waits for the end of `work`, at most for this time. @returns whether it has ended @throws what `work` throws */
 export async function endsWithin(timeoutMs: number, work: Promise<unknown>): Promise<boolean> {

@@ -4,7 +4,7 @@ import type pg from 'pg';
 import type { Logger } from 'pino';
 import packageJson from '../../package.json' with { type: 'json' };
 import { refusalCounts } from '../concurrency/refusals.ts';
-import type { SchoolPool } from '../database/school-pool.ts';
+import type { SchoolPool } from '../database/pool/school-pool.ts';
 import type { ObserveDelivery } from '../../workers/task-context.ts';
 import { type Queue, type QueueState, readQueueWithin } from '../database/queue.ts';
 import { listen } from './listen.ts';

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino';
 import { readNodes } from '../servers/nodes.ts';
-import { answerTimeoutMs, withOwnerInTime } from '../database/pool.ts';
+import { answerTimeoutMs, withOwnerInTime } from '../database/pool/pool.ts';
 import { endsWithin } from './end-in-time.ts';
 
 /** A running worker. */

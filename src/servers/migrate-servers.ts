@@ -1,6 +1,6 @@
-import type { MigrateResult } from '../database/migrate.ts';
+import type { MigrateResult } from '../database/migrate/migrate.ts';
 import { copyTimeoutMs, readNodes, refreshCopies } from './nodes.ts';
-import { withOwner } from '../database/pool.ts';
+import { withOwner } from '../database/pool/pool.ts';
 import type { Server } from './school-server.ts';
 import { type OfServer, onEachServer, reasonOf } from './servers.ts';
 

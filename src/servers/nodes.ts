@@ -1,8 +1,8 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
 import { classify } from '../database/errors.ts';
-import { migrate } from '../database/migrate.ts';
-import { answerTimeoutMs, requireAnswer, withOwner, withOwnerInTime } from '../database/pool.ts';
+import { migrate } from '../database/migrate/migrate.ts';
+import { answerTimeoutMs, requireAnswer, withOwner, withOwnerInTime } from '../database/pool/pool.ts';
 
 /** A node as the home knows it. */
 export interface Node {

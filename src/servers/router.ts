@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { switchToRole } from '../domain/role-settings.ts';
-import { sqlFile } from '../database/install.ts';
+import { sqlFile } from '../database/migrate/install.ts';
 import { isLockConflict } from '../database/lock-conflicts.ts';
 import {
   connectionOptions,
@@ -13,7 +13,7 @@ import {
   subscribeAndCopy,
   unsubscribe,
 } from './nodes.ts';
-import { withOwner } from '../database/pool.ts';
+import { withOwner } from '../database/pool/pool.ts';
 
 /** The subscription of a router to the directory. Each router needs a slot of its own at home. */
 const subscriptionOf = (router: string) => `school_router_${router}`;

@@ -13,7 +13,7 @@ import {
   waitForTables,
   withSharedSubscriptionLock,
 } from './nodes.ts';
-import { answerTimeoutMs, requireAnswer, withOwner, withOwnerInTime } from '../database/pool.ts';
+import { answerTimeoutMs, requireAnswer, withOwner, withOwnerInTime } from '../database/pool/pool.ts';
 import { isCopying, requireReplicationLimits } from './replication-limits.ts';
 import { homeName, reasonOf } from './servers.ts';
 

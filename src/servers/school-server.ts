@@ -2,7 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type pg from 'pg';
 import { type Imported, importTenant, readArchiveHeader } from '../database/archive.ts';
 import { findTenant, type NamedTenant } from '../database/find-tenant.ts';
-import { requireAnswer, withOwner } from '../database/pool.ts';
+import { requireAnswer, withOwner } from '../database/pool/pool.ts';
 
 /** A server of the platform, from the home. */
 export interface Server {

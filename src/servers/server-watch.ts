@@ -1,8 +1,8 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import pg from 'pg';
-import { destroySocket } from '../database/client-socket.ts';
-import type { SchoolPool } from '../database/school-pool.ts';
+import { destroySocket } from '../database/pool/client-socket.ts';
+import type { SchoolPool } from '../database/pool/school-pool.ts';
 
 /** How often each server is asked, and how long it may take to answer. */
 const intervalMs = 1_000;

@@ -1,6 +1,6 @@
 import type pg from 'pg';
-import { tableExists } from '../database/migrate.ts';
-import { requireAnswer, withOwner } from '../database/pool.ts';
+import { tableExists } from '../database/migrate/migrate.ts';
+import { requireAnswer, withOwner } from '../database/pool/pool.ts';
 import type { Server } from './school-server.ts';
 
 /** The name of the home among the servers. */

@@ -11,7 +11,7 @@ import type { Exchange } from '../../src/http/endpoint.ts';
 import { exporter, type ExportColumn } from '../../src/endpoints/parts/exports.ts';
 import { readSheet } from '../../src/documents/spreadsheets.ts';
 import { dispatcher } from '../../src/database/call.ts';
-import { apiPool } from '../../src/database/pool.ts';
+import { apiPool } from '../../src/database/pool/pool.ts';
 import type { Client } from '../support/client/client.ts';
 import { serviceWithSchool } from '../support/server/service.ts';
 import { until } from '../support/client/until.ts';

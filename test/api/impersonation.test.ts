@@ -2,7 +2,7 @@ import { describe, expect, test } from '@jest/globals';
 import jwt from 'jsonwebtoken';
 import { passwords } from '../../src/domain/passwords.ts';
 import { createOperator } from '../../src/database/operator.ts';
-import { withOwner } from '../../src/database/pool.ts';
+import { withOwner } from '../../src/database/pool/pool.ts';
 import type { Answer, Client } from '../support/client/client.ts';
 import { mailsTo } from '../support/fakes/mail.ts';
 import { race } from '../support/client/race.ts';

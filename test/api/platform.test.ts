@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { passwords } from '../../src/domain/passwords.ts';
 import { createOperator } from '../../src/database/operator.ts';
-import { withOwner } from '../../src/database/pool.ts';
+import { withOwner } from '../../src/database/pool/pool.ts';
 import type { Answer } from '../support/client/client.ts';
 import { mailsTo, mailTo, queueIsEmpty } from '../support/fakes/mail.ts';
 import { ids, inOrder, plain, walk } from '../support/client/pages.ts';

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { passwords } from '../../src/domain/passwords.ts';
 import { createOperator } from '../../src/database/operator.ts';
-import { withOwner } from '../../src/database/pool.ts';
+import { withOwner } from '../../src/database/pool/pool.ts';
 import { readOnlyFields } from '../../src/http/body/validate.ts';
 import type { Client } from '../support/client/client.ts';
 import { populate } from '../support/fixtures/populate.ts';

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type pg from 'pg';
-import { withOwner } from '../../src/database/pool.ts';
+import { withOwner } from '../../src/database/pool/pool.ts';
 import { findViolations, type Summary, summaryErrors } from './acknowledged.ts';
 import { chaosClient, type Log } from './client.ts';
 import { type Cluster, type FaultName, operatorEmail, password, startCluster } from './cluster.ts';

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import pg from 'pg';
-import { sqlFile, sqlFiles } from '../../src/database/install.ts';
+import { sqlFile, sqlFiles } from '../../src/database/migrate/install.ts';
 import { testDatabase, type TestDatabase } from '../support/server/database.ts';
 import { type BareTenant, provision } from '../support/database/tenants.ts';
 

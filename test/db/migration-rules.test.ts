@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals';
-import { inspectMigration, newHistory, type Rule } from '../../src/database/migration-rules.ts';
+import { inspectMigration, newHistory, type Rule } from '../../src/database/migrate/migration-rules.ts';
 
 /** Violations of each rule, each with a statement that does the same without harm. Earlier migrations come first. */
 const cases: Record<Rule, { violates: string[]; passes: string[]; earlier?: string[] }> = {

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type pg from 'pg';
-import { migrate } from '../../src/database/migrate.ts';
-import { maxPreparedStatements } from '../../src/database/backend-memory.ts';
+import { migrate } from '../../src/database/migrate/migrate.ts';
+import { maxPreparedStatements } from '../../src/database/pool/backend-memory.ts';
 import { type School, testService } from '../support/server/service.ts';
 
 const service = await testService({}, 2);

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { rolePool } from '../../src/database/pool.ts';
+import { rolePool } from '../../src/database/pool/pool.ts';
 import { type LoginRole, roleSettings, switchToRole } from '../../src/domain/role-settings.ts';
 import { testDatabase, type TestDatabase } from '../support/server/database.ts';
 

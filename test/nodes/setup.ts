@@ -1,8 +1,8 @@
 import type { GlobalConfig } from 'jest';
 import pg from 'pg';
-import { migrate } from '../../src/database/migrate.ts';
+import { migrate } from '../../src/database/migrate/migrate.ts';
 import { addNode } from '../../src/servers/nodes.ts';
-import { withOwner } from '../../src/database/pool.ts';
+import { withOwner } from '../../src/database/pool/pool.ts';
 import { createRouter } from '../../src/servers/router.ts';
 import { withoutSchedule } from '../support/server/database.ts';
 import { startRun } from '../support/server/run.ts';

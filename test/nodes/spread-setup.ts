@@ -1,6 +1,6 @@
 import type { GlobalConfig } from 'jest';
-import { migrate } from '../../src/database/migrate.ts';
-import { withOwner } from '../../src/database/pool.ts';
+import { migrate } from '../../src/database/migrate/migrate.ts';
+import { withOwner } from '../../src/database/pool/pool.ts';
 import { withoutSchedule } from '../support/server/database.ts';
 import { startRun } from '../support/server/run.ts';
 import { spreadTemplate } from '../support/server/spread.ts';

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { TLSSocket } from 'node:tls';
 import { expect, test } from '@jest/globals';
-import { schoolPool } from '../../src/database/school-pool.ts';
+import { schoolPool } from '../../src/database/pool/school-pool.ts';
 import { serviceOfFile } from '../support/server/service.ts';
 import { until } from '../support/client/until.ts';
 

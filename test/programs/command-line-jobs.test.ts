@@ -1,6 +1,6 @@
 import { afterAll, beforeEach, describe, expect, test } from '@jest/globals';
 import type { Queue } from '../../src/database/queue.ts';
-import { rolePool } from '../../src/database/pool.ts';
+import { rolePool } from '../../src/database/pool/pool.ts';
 import { startWorker } from '../../workers/worker.ts';
 import { testDatabase } from '../support/server/database.ts';
 import { runProgram } from '../support/server/processes.ts';

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { type EmbeddedServer, startEmbedded } from '../../src/database/embedded.ts';
-import { withOwner } from '../../src/database/pool.ts';
+import { withOwner } from '../../src/database/pool/pool.ts';
 import type { Client } from '../support/client/client.ts';
 import { copyMigratedCluster } from '../support/server/own-server.ts';
 import { freePort, type Program, startProgram } from '../support/server/processes.ts';

@@ -5,7 +5,7 @@ import {
   maxPreparedStatements,
   newBackend,
   remember,
-} from '../../src/database/backend-memory.ts';
+} from '../../src/database/pool/backend-memory.ts';
 
 test('after each correction the estimate is what the backend reported, and grows from there', () => {
   const backend = newBackend();

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { Socket } from 'node:net';
 import { expect, test } from '@jest/globals';
 import { dispatcher } from '../../src/database/call.ts';
-import { schoolPool } from '../../src/database/school-pool.ts';
+import { schoolPool } from '../../src/database/pool/school-pool.ts';
 import { until } from '../support/client/until.ts';
 import { serviceOfFile } from '../support/server/service.ts';
 

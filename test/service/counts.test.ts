@@ -1,7 +1,7 @@
 import { expect, test } from '@jest/globals';
 import type pg from 'pg';
 import { operationTimes, schoolRequests } from '../../src/database/counts.ts';
-import type { SchoolPool } from '../../src/database/school-pool.ts';
+import type { SchoolPool } from '../../src/database/pool/school-pool.ts';
 import { until } from '../support/client/until.ts';
 
 /** A database that stores figures, or fails, and the warnings about it. */

@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from '@jest/globals';
-import { type ConnectionRequest, type SchoolPool, schoolPool } from '../../src/database/school-pool.ts';
+import { type ConnectionRequest, type SchoolPool, schoolPool } from '../../src/database/pool/school-pool.ts';
 import { serviceOfFile } from '../support/server/service.ts';
 import { until } from '../support/client/until.ts';
 

@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from '@jest/globals';
-import { withOwner } from '../../src/database/pool.ts';
+import { withOwner } from '../../src/database/pool/pool.ts';
 import { queueIsEmpty } from '../support/fakes/mail.ts';
 import { runProgram } from '../support/server/processes.ts';
 import { serviceOfFile, unique } from '../support/server/service.ts';

@@ -1,7 +1,7 @@
 import { expect, test } from '@jest/globals';
-import { withOwner } from '../../src/database/pool.ts';
-import { fingerprint, install } from '../../src/database/install.ts';
-import { migrate } from '../../src/database/migrate.ts';
+import { withOwner } from '../../src/database/pool/pool.ts';
+import { fingerprint, install } from '../../src/database/migrate/install.ts';
+import { migrate } from '../../src/database/migrate/migrate.ts';
 import { until } from '../support/client/until.ts';
 import { serviceWithSchool } from '../support/server/service.ts';
 import { recordedReleases } from '../upgrade/releases.ts';

@@ -2,9 +2,9 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { sqlFiles } from '../../src/database/install.ts';
-import { migrate } from '../../src/database/migrate.ts';
-import { withOwner } from '../../src/database/pool.ts';
+import { sqlFiles } from '../../src/database/migrate/install.ts';
+import { migrate } from '../../src/database/migrate/migrate.ts';
+import { withOwner } from '../../src/database/pool/pool.ts';
 import { until } from '../support/client/until.ts';
 import { serviceWithSchool } from '../support/server/service.ts';
 

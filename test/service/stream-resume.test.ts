@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { withOwner } from '../../src/database/pool.ts';
+import { withOwner } from '../../src/database/pool/pool.ts';
 import { serviceWithSchool, type TestService, testService } from '../support/server/service.ts';
 import { type OpenStream, openStream } from '../support/client/stream.ts';
 import { until } from '../support/client/until.ts';

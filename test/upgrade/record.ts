@@ -43,7 +43,7 @@ try {
   const archive = ['-c', 'tar.tar.gz.command=gzip -9n', 'archive', '--format=tar.gz'];
   await run('git', [...archive, `--output=${join(folder, 'source.tar.gz')}`, id.trim(), ...sources], { cwd: root });
   const source = await unpack({ version, folder }, scratch);
-  const program = `import { fingerprint } from './src/database/install.ts'; console.log(await fingerprint());`;
+  const program = `import { fingerprint } from './src/database/migrate/install.ts'; console.log(await fingerprint());`;
   const { stdout } = await run(process.execPath, ['--input-type=module', '-e', program], { cwd: source });
   const record = { commit: id.trim(), fingerprint: stdout.trim() };
   await writeFile(join(folder, 'release.json'), `${JSON.stringify(record, null, 2)}\n`);

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
-import { withOwner } from '../../src/database/pool.ts';
+import { withOwner } from '../../src/database/pool/pool.ts';
 import { ownServer } from '../support/server/own-server.ts';
 import { type Program, startProgram } from '../support/server/processes.ts';
 import { balancer, type Side, type Target } from './balancer.ts';

@@ -1,7 +1,7 @@
 import { EventEmitter } from 'node:events';
 import { afterAll, beforeEach, expect, test } from '@jest/globals';
 import type { WorkerEvents } from 'graphile-worker';
-import { rolePool } from '../../src/database/pool.ts';
+import { rolePool } from '../../src/database/pool/pool.ts';
 import { startWorker } from '../../workers/worker.ts';
 import { testDatabase } from '../support/server/database.ts';
 import { asAnalyst, facts, refresh } from '../support/database/facts.ts';

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import pg from 'pg';
-import { rolePool } from '../../src/database/pool.ts';
+import { rolePool } from '../../src/database/pool/pool.ts';
 import type { Email } from '../../workers/email.ts';
 import { startWorker } from '../../workers/worker.ts';
 import { testDatabase, type TestDatabase } from '../support/server/database.ts';

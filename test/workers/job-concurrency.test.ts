@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { rolePool } from '../../src/database/pool.ts';
+import { rolePool } from '../../src/database/pool/pool.ts';
 import type { Email } from '../../workers/email.ts';
 import { startWorker, type Worker } from '../../workers/worker.ts';
 import { testDatabase, type TestDatabase } from '../support/server/database.ts';

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { rolePool } from '../../src/database/pool.ts';
+import { rolePool } from '../../src/database/pool/pool.ts';
 import { startWorker } from '../../workers/worker.ts';
 import { testDatabase, type TestDatabase } from '../support/server/database.ts';
 import { type BareTenant, provision } from '../support/database/tenants.ts';

@@ -5,7 +5,7 @@ import { describe, expect, test } from '@jest/globals';
 import { pino } from 'pino';
 import webPush from 'web-push';
 import { ConfigError, readConfig } from '../../src/process/config.ts';
-import { rolePool } from '../../src/database/pool.ts';
+import { rolePool } from '../../src/database/pool/pool.ts';
 import { http, isPublic } from '../../workers/http.ts';
 import { push } from '../../workers/push.ts';
 import { webhooks } from '../../workers/webhooks.ts';

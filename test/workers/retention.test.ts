@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, readdir, readFile, rm, utimes, writeFile } from 'node:f
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { rolePool } from '../../src/database/pool.ts';
+import { rolePool } from '../../src/database/pool/pool.ts';
 import { clean_up } from '../../workers/tasks/clean_up.ts';
 import { testDatabase, type TestDatabase } from '../support/server/database.ts';
 import { type BareTenant, provision } from '../support/database/tenants.ts';

@@ -1,5 +1,5 @@
 import { checkNodes } from '../../src/servers/nodes.ts';
-import { withOwner } from '../../src/database/pool.ts';
+import { withOwner } from '../../src/database/pool/pool.ts';
 import type { TaskContext } from '../task-context.ts';
 
 /**

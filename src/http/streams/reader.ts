@@ -1,4 +1,4 @@
-import type { SchoolPool } from '../../database/school-pool.ts';
+import type { SchoolPool } from '../../database/pool/school-pool.ts';
 import type { Logger } from 'pino';
 import type { Stream, StreamRegistry } from './registry.ts';
 

@@ -1,9 +1,9 @@
 import type { ServerResponse } from 'node:http';
-import type { SchoolPool } from '../../database/school-pool.ts';
+import type { SchoolPool } from '../../database/pool/school-pool.ts';
 import type { Logger } from 'pino';
 import { z } from 'zod';
 import { countRefusal } from '../../concurrency/refusals.ts';
-import { listener } from '../../database/listener.ts';
+import { listener } from '../../database/pool/listener.ts';
 import { ApiError } from '../../domain/errors.ts';
 import { createStreamReader } from './reader.ts';
 import { platform, type Stream, type StreamOwner, StreamRegistry } from './registry.ts';

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { SchoolPool } from '../../database/school-pool.ts';
+import type { SchoolPool } from '../../database/pool/school-pool.ts';
 import type { Logger } from 'pino';
 import type { StreamReader } from './reader.ts';
 import { platform, type Stream, type StreamRegistry } from './registry.ts';

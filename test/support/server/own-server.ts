@@ -6,7 +6,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import pg from 'pg';
 import { type EmbeddedServer, ensureDatabase, startEmbedded } from '../../../src/database/embedded.ts';
-import { withOwner } from '../../../src/database/pool.ts';
+import { withOwner } from '../../../src/database/pool/pool.ts';
 import { freePort } from './processes.ts';
 
 /** A Postgres server of one test file, for tests that can't use the shared one. */

@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto';
 import { mkdir, readdir, readFile, rename, rm, stat, utimes } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 import { ensureDatabase, scratchSettings, startEmbedded } from '../../../src/database/embedded.ts';
-import { migrate } from '../../../src/database/migrate.ts';
-import { withOwner } from '../../../src/database/pool.ts';
+import { migrate } from '../../../src/database/migrate/migrate.ts';
+import { withOwner } from '../../../src/database/pool/pool.ts';
 import { copyCluster } from './own-server.ts';
 import { makeTemplateSchools } from './template-schools.ts';
 

@@ -9,11 +9,11 @@ export { createOperator } from '../../../src/database/operator.ts';
 export { passwords } from '../../../src/domain/passwords.ts';
 export { ConfigError, readConfig } from '../../../src/process/config.ts';
 export { resources } from '../../../src/endpoints/index.ts';
-export { migrate } from '../../../src/database/migrate.ts';
+export { migrate } from '../../../src/database/migrate/migrate.ts';
 export { readOptions } from '../../../src/documents/spreadsheets.ts';
 export { startService } from '../../../src/process/service.ts';
 export { loadDemo } from '../../../src/process/demo.ts';
-export { withOptions, withOwner } from '../../../src/database/pool.ts';
+export { withOptions, withOwner } from '../../../src/database/pool/pool.ts';
 export { client } from '../client/client.ts';
 export { closeIdleConnections } from '../client/connections.ts';
 

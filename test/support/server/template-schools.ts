@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import type { EmbeddedServer } from '../../../src/database/embedded.ts';
-import { withOwner } from '../../../src/database/pool.ts';
+import { withOwner } from '../../../src/database/pool/pool.ts';
 import { templateOf, withoutSchedule } from './database.ts';
 
 /**

@@ -1,6 +1,6 @@
 import { addAbortListener } from 'node:events';
 import pg from 'pg';
-import { countRefusal, type RefusalReason } from '../concurrency/refusals.ts';
+import { countRefusal, type RefusalReason } from '../../concurrency/refusals.ts';
 import {
   compareShares,
   inProgress,
@@ -9,12 +9,12 @@ import {
   type Share,
   type Shares,
   shares,
-} from '../concurrency/shares.ts';
-import { ApiError } from '../domain/errors.ts';
+} from '../../concurrency/shares.ts';
+import { ApiError } from '../../domain/errors.ts';
 import { type Backend, correctEstimate, estimatedMb, newBackend, remember } from './backend-memory.ts';
 import { cancelOnAbort } from './cancel.ts';
 import { destroySocket } from './client-socket.ts';
-import { classify } from './errors.ts';
+import { classify } from '../errors.ts';
 import { preferenceOrder, recentlyUsed } from './preferred-connections.ts';
 
 /** The default of DATABASE_CONNECTION_MB. docs/operations/running.md has the measurements. */

@@ -2,10 +2,10 @@ import { createHash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type pg from 'pg';
-import { errors } from '../domain/errors.ts';
-import { retryLockConflicts } from './lock-conflicts.ts';
+import { errors } from '../../domain/errors.ts';
+import { retryLockConflicts } from '../lock-conflicts.ts';
 
-const root = join(import.meta.dirname, '../..');
+const root = join(import.meta.dirname, '../../..');
 
 /** One SQL file of the project. */
 export interface SqlFile {

@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
 import { basename } from 'node:path';
 import type pg from 'pg';
-import { resetCommand } from './embedded.ts';
+import { resetCommand } from '../embedded.ts';
 import { sqlFiles } from './install.ts';
-import { retryLockConflicts } from './lock-conflicts.ts';
+import { retryLockConflicts } from '../lock-conflicts.ts';
 
 /** The folder of the tenant migrations of this version of the service. */
 export const tenantFolder = 'migrations/tenant';

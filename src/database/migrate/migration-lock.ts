@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
-import { withOptions } from './pool.ts';
+import { withOptions } from '../pool/pool.ts';
 
 /** The advisory lock that lets one process at a time migrate a database; db/core/tenant.sql lists all lock keys. */
 const migrationLockKey = 7310;

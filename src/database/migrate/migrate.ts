@@ -3,13 +3,13 @@ import { Logger, migrate as migrateShared } from 'graphile-migrate';
 import { clearAllPools } from 'graphile-migrate/dist/pgReal.js';
 import { Logger as QueueLogger, runMigrations as migrateQueue } from 'graphile-worker';
 import pg from 'pg';
-import { roleSettings } from '../domain/role-settings.ts';
+import { roleSettings } from '../../domain/role-settings.ts';
 import { type Rehearsal, rehearseShared, rehearseTenant, type SharedRehearsal } from './dry-run.ts';
-import { findTenant, type NamedTenant } from './find-tenant.ts';
+import { findTenant, type NamedTenant } from '../find-tenant.ts';
 import { fingerprint, install, sqlFile, sqlFiles } from './install.ts';
-import { retryLockConflicts } from './lock-conflicts.ts';
+import { retryLockConflicts } from '../lock-conflicts.ts';
 import { lockMigration } from './migration-lock.ts';
-import { withOptions, withOwner } from './pool.ts';
+import { withOptions, withOwner } from '../pool/pool.ts';
 import {
   comparePublished,
   hasTablesHere,
@@ -19,7 +19,7 @@ import {
   type TenantMigration,
 } from './tenant-migrations.ts';
 
-const migrationsFolder = join(import.meta.dirname, '../../migrations');
+const migrationsFolder = join(import.meta.dirname, '../../../migrations');
 const quiet = new Logger(() => () => undefined);
 
 /** The number of schools to migrate at the same time, unless the caller says otherwise. */

@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import { sqlFile } from './install.ts';
-import { retryLockConflicts } from './lock-conflicts.ts';
-import { withOwner } from './pool.ts';
+import { retryLockConflicts } from '../lock-conflicts.ts';
+import { withOwner } from '../pool/pool.ts';
 import { type Publication, writeTexts } from './tenant-migrations.ts';
 
 /** The strongest lock on a table that a transaction held. */

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
-import { switchToRole } from '../domain/role-settings.ts';
+import { switchToRole } from '../../domain/role-settings.ts';
 import { destroySocket } from './client-socket.ts';
 import { defaultConnectionMb, type SchoolPool, schoolPool } from './school-pool.ts';
 
