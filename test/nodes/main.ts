@@ -6,8 +6,8 @@ import { isInstalled } from './servers.ts';
 /**
  * `npm run test:nodes`: the tests of this folder, with a home, two nodes and a router for each Jest worker, which its
  * files share; then those of the API, of attacks and of the worker, with servers for each Jest worker and databases for
- * each file, whose schools are spread over two nodes. `--ci` runs a part of the second. Other arguments go to Jest; if
- * they name files, only the runs that have them take place.
+ * each file, whose schools are spread over two nodes. Arguments go to Jest; if they name files, only the runs that have
+ * them take place.
  */
 function run(config: string, args: string[]): number {
   const jest = join(import.meta.dirname, '../../node_modules/jest/bin/jest.js');
@@ -32,8 +32,9 @@ if (await isInstalled()) {
   if (files.length === 0 || spread.length > 0) statuses.push(run('spread.config.js', [...others, ...spread]));
   process.exitCode = Math.max(...statuses);
 } else {
-  process.stdout.write(
-    'Skipped: the tests of several servers need Postgres 15 with PL/Proxy.\n' +
+  process.stderr.write(
+    'The tests of several servers need Postgres 15 with PL/Proxy.\n' +
       'Debian: apt-get install postgresql-15 postgresql-15-plproxy\n',
   );
+  process.exitCode = 1;
 }

