@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { loadavg } from 'node:os';
 import { join } from 'node:path';
-import { addNode } from '../src/servers/nodes.ts';
+import { addNode } from '../src/servers/nodes/join.ts';
 import { withOptions, withOwner } from '../src/database/pool/pool.ts';
 import { createRouter } from '../src/servers/router.ts';
 import { switchToRole } from '../src/domain/role-settings.ts';

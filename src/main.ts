@@ -17,7 +17,8 @@ import { checkVersion, isServed, migrate, type TenantResult } from './database/m
 import { migrateServers } from './servers/migrate-servers.ts';
 import { createOperator } from './database/operator.ts';
 import { withOwner } from './database/pool/pool.ts';
-import { readServers } from './servers/servers.ts';
+import { reasonOf } from './domain/reason.ts';
+import { serversOfCommand } from './servers/servers.ts';
 import { type Part, startService } from './process/service.ts';
 
 const print = (text = '') => process.stdout.write(`${text}\n`);
@@ -59,7 +60,7 @@ async function openDatabase(config: Config): Promise<{ ownerUrl: string; locatio
  * @throws if the home needs a migration that it cannot get, because a node was not migrated
  */
 async function migrateAll(ownerUrl: string, dataDir: string | undefined): Promise<TenantResult[]> {
-  const servers = await readServers(ownerUrl);
+  const servers = await serversOfCommand(ownerUrl);
   const migrateOne = ({ url }: { url: string }) => migrate({ ownerUrl: url, dataDir, onWait: print });
   if (servers.length === 1) return (await migrateOne(servers[0])).failed;
   const { ofNodes, ofHome, behind } = await migrateServers(servers, migrateOne, { say: print });
@@ -183,7 +184,7 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) {
         process.exit(0);
       },
       (error: unknown) => {
-        process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
+        process.stderr.write(`${reasonOf(error)}\n`);
         process.exit(1);
       },
     );
@@ -193,8 +194,7 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) {
 start(only ? [only] : ['api', 'worker']).catch(async (error: unknown) => {
   // Stopped during the start: the error comes from the database that is shutting down.
   if (isStopping) return;
-  const lines =
-    error instanceof ConfigError ? error.problems : [error instanceof Error ? error.message : String(error)];
+  const lines = error instanceof ConfigError ? error.problems : [reasonOf(error)];
   process.stderr.write(`${lines.join('\n')}\n`);
   await stop().catch(() => undefined);
   process.exit(1);

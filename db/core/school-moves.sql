@@ -1,4 +1,4 @@
--- Moving a school to another server, see src/servers/school-move.ts and docs/scaling.md. Only the owner calls these.
+-- Moving a school to another server, see src/servers/moves/ and docs/scaling.md. Only the owner calls these.
 
 create function core.shared_tables(p_tenant_id bigint)
   returns table (name text, condition text, place integer, is_copied_home boolean)

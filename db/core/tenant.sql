@@ -28,10 +28,10 @@ create or replace function core.lock_key(p_kind text, p_object bigint) returns b
       when 'daily run' then 7316
       -- Creating a webhook of a school or of the platform, because their number is limited.
       when 'webhooks' then 7319
-      -- The commands that move a school to another server, at home (src/servers/school-move.ts).
+      -- The commands that move a school to another server, at home (src/servers/moves).
       when 'move' then 7320
       -- The copies of a node at home: shared while a school moves from or to it, exclusive while its tables are added
-      -- (src/servers/nodes.ts).
+      -- (src/servers/nodes).
       when 'copies' then 7321
       else core.unknown_lock(p_kind)
     end::bigint << 32) | (p_object & 4294967295);

@@ -5,7 +5,8 @@ import { withMigratedDatabase } from '../process/database-access.ts';
 import { exitCodes } from './exit-codes.ts';
 import { type Format, print } from './output.ts';
 import { type Progress, progress } from './progress.ts';
-import { onEachServer, readServers, reasonOf, serverOfSchool } from '../servers/servers.ts';
+import { reasonOf } from '../domain/reason.ts';
+import { onEachServer, serversOfCommand, serverOfSchool } from '../servers/servers.ts';
 
 /** Recomputes the facts of the schools of a server. @returns how many schools failed */
 async function refreshServer(
@@ -67,7 +68,7 @@ export async function analyticsRefresh(
   return withMigratedDatabase(config, async (ownerUrl) => {
     const id =
       tenant === undefined ? undefined : await withOwner(ownerUrl, async (c) => (await findTenant(c, tenant)).id);
-    const servers = id === undefined ? await readServers(ownerUrl) : [await serverOfSchool(ownerUrl, id)];
+    const servers = id === undefined ? await serversOfCommand(ownerUrl) : [await serverOfSchool(ownerUrl, id)];
     const bar = progress(100);
     const results = await onEachServer(servers, ({ url }) => refreshServer(url, id, { bar, json })).finally(bar.stop);
     for (const { server, error } of results)

@@ -6,7 +6,8 @@ import { withMigratedDatabase } from '../process/database-access.ts';
 import { exitCodes } from './exit-codes.ts';
 import { counted, type Format, print } from './output.ts';
 import { type Progress, progress } from './progress.ts';
-import { homeName, onEachServer, readServers, reasonOf, serverOfSchool } from '../servers/servers.ts';
+import { reasonOf } from '../domain/reason.ts';
+import { homeName, onEachServer, serversOfCommand, serverOfSchool } from '../servers/servers.ts';
 import { checkClock, checkDisk, checkServices, type Problem } from './server-checks.ts';
 
 interface Violation {
@@ -50,7 +51,7 @@ async function fix(client: pg.Client, { is_harmless, remedy }: Problem): Promise
     await client.query(remedy);
     return ' (fixed)';
   } catch (error) {
-    return ` (could not be fixed: ${error instanceof Error ? error.message : String(error)})`;
+    return ` (could not be fixed: ${reasonOf(error)})`;
   }
 }
 
@@ -101,7 +102,7 @@ const readReference = (ownerUrl: string): Promise<{ objects: string } | { proble
         problem: {
           check_name: 'school',
           level: 'error',
-          what: `A new school cannot be created: ${error instanceof Error ? error.message : String(error)}.`,
+          what: `A new school cannot be created: ${reasonOf(error)}.`,
           why: 'The schools are compared with a new school, so their definitions were not checked.',
           remedy: "update platform.installation set fingerprint = ''; -- then: npm run migrate",
           is_harmless: false,
@@ -224,7 +225,7 @@ export async function doctor(config: Config, options: DoctorOptions): Promise<nu
   return withMigratedDatabase(config, async (ownerUrl) => {
     const id =
       tenant === undefined ? undefined : (await withOwner(ownerUrl, (client) => findTenant(client, tenant))).id;
-    const servers = id === undefined ? await readServers(ownerUrl) : [await serverOfSchool(ownerUrl, id)];
+    const servers = id === undefined ? await serversOfCommand(ownerUrl) : [await serverOfSchool(ownerUrl, id)];
     const bar = progress(100);
     const results = await onEachServer(servers, ({ name, url }) =>
       // The email and push services, and the disk of this machine, are checked once.

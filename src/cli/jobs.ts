@@ -4,21 +4,20 @@ import { type Queue, readQueue } from '../database/queue.ts';
 import { withOwner } from '../database/pool/pool.ts';
 import { formatMinute, withMigratedDatabase } from '../process/database-access.ts';
 import { exitCodes } from './exit-codes.ts';
-import type { Server } from '../servers/school-server.ts';
 import { duration, type Format, print, table } from './output.ts';
-import { homeName, type OfServer, onEachServer, onServer, readServers } from '../servers/servers.ts';
+import { homeName, type OfServer, onEachServer, onServer, type Server, serversOfCommand } from '../servers/servers.ts';
 
 /** The servers of a command: all of them, or the one that `--node` names. */
 const withServers = <T>(
   config: Config,
   node: string | undefined,
   work: (servers: Server[]) => Promise<T>,
-): Promise<T> => withMigratedDatabase(config, async (ownerUrl) => work(await readServers(ownerUrl, node)));
+): Promise<T> => withMigratedDatabase(config, async (ownerUrl) => work(await serversOfCommand(ownerUrl, node)));
 
 /** Runs `work` on the server that `--node` names; without it, on the database of the command. */
 const withQueue = <T>(config: Config, node: string | undefined, work: (client: pg.Client) => Promise<T>): Promise<T> =>
   withMigratedDatabase(config, async (ownerUrl) => {
-    const [server] = await readServers(ownerUrl, node ?? homeName);
+    const [server] = await serversOfCommand(ownerUrl, node ?? homeName);
     return onServer(server, ({ url }) => withOwner(url, work));
   });
 

@@ -7,14 +7,13 @@ import { findTenant } from '../database/find-tenant.ts';
 import { describeRehearsal, migrate, type MigrateResult, type TenantResult } from '../database/migrate/migrate.ts';
 import { migrateServers } from '../servers/migrate-servers.ts';
 import { withOwner } from '../database/pool/pool.ts';
-import type { Server } from '../servers/school-server.ts';
 import { fileNumber, tenantFolder } from '../database/migrate/tenant-migrations.ts';
 import { requireDevelopment, watchMigrations } from '../database/migrate/watch-migrations.ts';
 import type { Config } from '../process/config.ts';
 import { formatMinute, withDatabase } from '../process/database-access.ts';
 import { exitCodes } from './exit-codes.ts';
 import { counted, type Format, print } from './output.ts';
-import { type OfServer, onEachServer, readServers, serverOfSchool } from '../servers/servers.ts';
+import { type OfServer, onEachServer, type Server, serverOfSchool, serversOfCommand } from '../servers/servers.ts';
 
 const printJson = (value: unknown) => print(JSON.stringify(value));
 const embeddedDataDir = (config: Config) => (config.DATABASE_URL ? undefined : config.DATA_DIR);
@@ -146,7 +145,7 @@ export async function migrateUp(config: Config, options: UpOptions): Promise<num
   const say = json ? () => undefined : print;
   const start = performance.now();
   return withDatabase(config, async (ownerUrl) => {
-    const all = await readServers(ownerUrl);
+    const all = await serversOfCommand(ownerUrl);
     const server =
       tenant === undefined || all.length === 1
         ? undefined
@@ -256,7 +255,7 @@ function printEachServer<Result extends object>(
  */
 export async function migrateStatus(config: Config, { json, tenantMigrations }: MigrateFormat): Promise<number> {
   return withDatabase(config, async (ownerUrl) => {
-    const results = await onEachServer(await readServers(ownerUrl), ({ url }) =>
+    const results = await onEachServer(await serversOfCommand(ownerUrl), ({ url }) =>
       withOwner(url, (client) => readMigrationStatus(client, tenantMigrations, embeddedDataDir(config))),
     );
     printEachServer(results, json, printStatus);
@@ -337,7 +336,7 @@ function printPlan({ migrations, dry_run }: Plan): void {
  */
 export async function migratePlan(config: Config, options: PlanOptions): Promise<number> {
   return withDatabase(config, async (ownerUrl) => {
-    const plans = await onEachServer(await readServers(ownerUrl), ({ url }) => planOf(config, url, options));
+    const plans = await onEachServer(await serversOfCommand(ownerUrl), ({ url }) => planOf(config, url, options));
     printEachServer(plans, options.json, printPlan);
     const isFailed = plans.some(
       ({ result }) => !result || result.dry_run.failed.length > 0 || result.dry_run.shared?.error !== undefined,

@@ -1,6 +1,10 @@
 import type pg from 'pg';
 import { findTenant } from '../database/find-tenant.ts';
-import { cancelMove, confirmMove, moveSchool, planMoves } from '../servers/school-move.ts';
+import { reasonOf } from '../domain/reason.ts';
+import { cancelMove } from '../servers/moves/cancel.ts';
+import { confirmMove } from '../servers/moves/confirm.ts';
+import { moveSchool } from '../servers/moves/move.ts';
+import { planMoves } from '../servers/moves/rebalance.ts';
 import type { Config } from '../process/config.ts';
 import { exitCodes } from './exit-codes.ts';
 import { withHome } from './node.ts';
@@ -109,7 +113,7 @@ export const rebalance = (
           if (options.confirm) await confirmMove(home, { homeUrl, school });
           line(closedMs === null ? '' : `, closed for ${String(closedMs)} ms`);
         } catch (error) {
-          const message = error instanceof Error ? error.message : String(error);
+          const message = reasonOf(error);
           failed.push({ school, error: message });
           line(`: FAILED: ${message}`);
         }

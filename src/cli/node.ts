@@ -1,15 +1,12 @@
 import type pg from 'pg';
-import {
-  addNode,
-  findNode,
-  nodeStates,
-  readNodes,
-  refreshCopies,
-  releaseReservations,
-  removeNode,
-  setDraining,
-} from '../servers/nodes.ts';
 import { withOwner } from '../database/pool/pool.ts';
+import { reasonOf } from '../domain/reason.ts';
+import { nodeStates } from '../servers/nodes/check.ts';
+import { refreshCopies } from '../servers/nodes/copies.ts';
+import { addNode } from '../servers/nodes/join.ts';
+import { releaseReservations } from '../servers/nodes/new-schools.ts';
+import { findNode, readJoinedNodes, setDraining } from '../servers/nodes/nodes.ts';
+import { removeNode } from '../servers/nodes/remove.ts';
 import { createRouter, removeRouter } from '../servers/router.ts';
 import { homeName } from '../servers/servers.ts';
 import type { Config } from '../process/config.ts';
@@ -59,9 +56,7 @@ export async function nodeAdd(
 /** `school node refresh`. @returns the exit code: `failed` if a node does not answer. @throws for an unknown node */
 export async function nodeRefresh(config: Config, name: string | undefined, { json }: Format): Promise<number> {
   return withHome(config, async (home) => {
-    const nodes = (await readNodes(home)).filter(
-      (node) => node.status !== 'joining' && (name === undefined || node.name === name),
-    );
+    const nodes = (await readJoinedNodes(home)).filter((node) => name === undefined || node.name === name);
     if (name !== undefined && nodes.length === 0) throw new Error(`There is no node ${name}, or it is still joining.`);
     let hasFailed = false;
     for (const node of nodes) {
@@ -71,7 +66,7 @@ export async function nodeRefresh(config: Config, name: string | undefined, { js
         else print(`${node.name}: ${tables.length === 0 ? 'nothing is missing' : `now copies ${tables.join(', ')}`}`);
       } catch (error) {
         hasFailed = true;
-        const message = error instanceof Error ? error.message : String(error);
+        const message = reasonOf(error);
         if (json) print(JSON.stringify({ name: node.name, error: message }));
         else print(`${node.name}: FAILED: ${message}`);
       }

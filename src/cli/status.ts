@@ -5,7 +5,7 @@ import type { Config } from '../process/config.ts';
 import { formatMinute, withMigratedDatabase } from '../process/database-access.ts';
 import { exitCodes } from './exit-codes.ts';
 import { counted, duration, fields, type Format, table } from './output.ts';
-import { type OfServer, onEachServer, readServers } from '../servers/servers.ts';
+import { type OfServer, onEachServer, serversOfCommand } from '../servers/servers.ts';
 
 interface Status {
   at: string;
@@ -152,7 +152,7 @@ export async function statusCommand(
 ): Promise<number> {
   return withMigratedDatabase(config, async (ownerUrl) => {
     for (;;) {
-      const states = await onEachServer(await readServers(ownerUrl), ({ url }) => readStatus(url));
+      const states = await onEachServer(await serversOfCommand(ownerUrl), ({ url }) => readStatus(url));
       const text = describeAll(states, json);
       if (watch && !json && process.stdout.isTTY) process.stdout.write('\u001b[H\u001b[2J');
       process.stdout.write(text);

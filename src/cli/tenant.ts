@@ -10,7 +10,7 @@ import {
   exportTenant,
 } from '../database/archive.ts';
 import { findTenant, type NamedTenant } from '../database/find-tenant.ts';
-import { onNodeOfNewSchool } from '../servers/nodes.ts';
+import { onNodeOfNewSchool } from '../servers/nodes/new-schools.ts';
 import { withOwner } from '../database/pool/pool.ts';
 import { homeName } from '../servers/servers.ts';
 import { type ImportedSchool, importSchool, onServerOfSchool } from '../servers/school-server.ts';

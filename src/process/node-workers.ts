@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
-import { readNodes } from '../servers/nodes.ts';
+import { readNodes } from '../servers/nodes/nodes.ts';
 import { answerTimeoutMs, withOwnerInTime } from '../database/pool/pool.ts';
+import { reasonOf } from '../domain/reason.ts';
 import { endsWithin } from './end-in-time.ts';
 
 /** A running worker. */
@@ -30,8 +31,6 @@ const idleCheckMs = 60_000;
 /** How long the end of the process waits for workers that are being started or stopped. */
 const changeTimeoutMs = 15_000;
 
-const causeOf = (error: unknown) => (error instanceof Error ? error.message : String(error));
-
 /**
  * Keeps a worker running for each node of the home, also for those that are added later or were down.
  * @returns a function that stops all of them
@@ -51,7 +50,7 @@ export function nodeWorkers({ ownerUrl, names, start, logger }: NodeWorkerOption
   function change(name: string, work: () => Promise<void>): void {
     if (changes.has(name)) return;
     const changed = work()
-      .catch((error: unknown) => warn(name, causeOf(error)))
+      .catch((error: unknown) => warn(name, reasonOf(error)))
       .finally(() => changes.delete(name));
     changes.set(name, changed);
   }
@@ -90,7 +89,7 @@ export function nodeWorkers({ ownerUrl, names, start, logger }: NodeWorkerOption
   let checking: Promise<void> = Promise.resolve();
   const run = () => {
     checking = check()
-      .catch((error: unknown) => warn('the nodes', causeOf(error)))
+      .catch((error: unknown) => warn('the nodes', reasonOf(error)))
       .then((count) => {
         if (!isStopped) timer = setTimeout(run, count === 0 ? idleCheckMs : checkMs).unref();
       });

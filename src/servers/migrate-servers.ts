@@ -1,8 +1,10 @@
 import type { MigrateResult } from '../database/migrate/migrate.ts';
-import { copyTimeoutMs, readNodes, refreshCopies } from './nodes.ts';
 import { withOwner } from '../database/pool/pool.ts';
-import type { Server } from './school-server.ts';
-import { type OfServer, onEachServer, reasonOf } from './servers.ts';
+import { reasonOf } from '../domain/reason.ts';
+import { refreshCopies } from './nodes/copies.ts';
+import { readNodes } from './nodes/nodes.ts';
+import { copyTimeoutMs } from './replication/subscriptions.ts';
+import { type OfServer, onEachServer, type Server } from './servers.ts';
 
 /** What a migration did on the servers of a platform. */
 export interface MigratedServers {

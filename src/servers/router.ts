@@ -1,22 +1,14 @@
-import pg from 'pg';
+import type pg from 'pg';
 import { switchToRole } from '../domain/role-settings.ts';
 import { sqlFile } from '../database/migrate/install.ts';
 import { isLockConflict } from '../database/lock-conflicts.ts';
-import {
-  connectionOptions,
-  connectionString,
-  dropSlot,
-  hasSubscription,
-  hasSlot,
-  type Node,
-  readNodes,
-  subscribeAndCopy,
-  unsubscribe,
-} from './nodes.ts';
 import { withOwner } from '../database/pool/pool.ts';
-
-/** The subscription of a router to the directory. Each router needs a slot of its own at home. */
-const subscriptionOf = (router: string) => `school_router_${router}`;
+import { inTransaction } from '../database/transaction.ts';
+import { type Node, readNodes } from './nodes/nodes.ts';
+import { connectionOptions, connectionString } from './replication/connection-string.ts';
+import { forwarderSubscription } from './replication/names.ts';
+import { dropSlot, hasSlot, hasSubscription, subscribeAndCopy, unsubscribe } from './replication/subscriptions.ts';
+import { homeName } from './servers.ts';
 
 /** Creates the foreign server of a node, or of the home. Its password is in the user mapping, which only owners see. */
 async function defineServer(client: pg.Client, name: string, url: string): Promise<void> {
@@ -56,9 +48,8 @@ async function copyOperations(home: pg.Client, client: pg.Client): Promise<void>
 const lockTimeoutSeconds = 3;
 
 /** Installs a router in one transaction. @throws if requests lock its tables for too long */
-async function install(home: pg.Client, client: pg.Client, homeUrl: string, nodes: Node[]): Promise<void> {
-  await client.query('begin');
-  try {
+const install = (home: pg.Client, client: pg.Client, homeUrl: string, nodes: Node[]): Promise<void> =>
+  inTransaction(client, async () => {
     await client.query("select set_config('school.role_settings', '{}', true)");
     await client.query((await sqlFile('db/roles.sql')).text);
     await client.query('create extension if not exists plproxy; create schema if not exists platform');
@@ -70,16 +61,11 @@ async function install(home: pg.Client, client: pg.Client, homeUrl: string, node
     await client.query('drop schema if exists core cascade; create schema core');
     const { rows: servers } = await client.query<{ srvname: string }>('select srvname from pg_foreign_server');
     for (const { srvname } of servers) await client.query(`drop server ${client.escapeIdentifier(srvname)} cascade`);
-    await defineServer(client, 'home', homeUrl);
+    await defineServer(client, homeName, homeUrl);
     for (const node of nodes) await defineServer(client, `node_${String(node.id)}`, node.url);
     await copyOperations(home, client);
     await client.query((await sqlFile('db/router/router.sql')).text);
-    await client.query('commit');
-  } catch (error) {
-    await client.query('rollback').catch(() => undefined);
-    throw error;
-  }
-}
+  });
 
 /** Ends the requests that have kept `install` waiting for all of its time: those that wait for a silent server. */
 const endLongRequests = (client: pg.Client) =>
@@ -125,7 +111,7 @@ export async function createRouter(
       await endLongRequests(client);
       await install(home, client, homeUrl, nodes);
     }
-    const subscription = subscriptionOf(name);
+    const subscription = forwarderSubscription(name);
     if (!(await hasSubscription(client, subscription)) || !(await hasSlot(home, subscription))) {
       // The copy begins with an empty table, and without a slot that took too much WAL.
       await unsubscribe(client, subscription);
@@ -143,9 +129,9 @@ export async function createRouter(
  */
 export async function removeRouter(home: pg.Client, name: string, url: string | undefined): Promise<void> {
   const { rowCount } = await home.query('select from pg_replication_slots where slot_name = $1', [
-    subscriptionOf(name),
+    forwarderSubscription(name),
   ]);
   if (rowCount === 0) throw new Error(`There is no router ${name}.`);
-  if (url !== undefined) await withOwner(url, (client) => unsubscribe(client, subscriptionOf(name)));
-  await dropSlot(home, subscriptionOf(name));
+  if (url !== undefined) await withOwner(url, (client) => unsubscribe(client, forwarderSubscription(name)));
+  await dropSlot(home, forwarderSubscription(name));
 }

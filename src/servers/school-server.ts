@@ -1,20 +1,16 @@
-import { setTimeout as pause } from 'node:timers/promises';
 import type pg from 'pg';
 import { type Imported, importTenant, readArchiveHeader } from '../database/archive.ts';
 import { findTenant, type NamedTenant } from '../database/find-tenant.ts';
 import { requireAnswer, withOwner } from '../database/pool/pool.ts';
+import { reasonOf } from '../domain/reason.ts';
+import { waitForSubscribers } from './replication/wait.ts';
+import { nodeOfSchool } from './servers.ts';
 
-/** A server of the platform, from the home. */
-export interface Server {
-  /** The name of a node, or `home`. */
-  name: string;
-  url: string;
-}
+/** How long a command waits until the home has what a node has changed. */
+const homeTimeoutMs = 2_000;
 
 /** A node that the home cannot use now, with the reason. */
 export class NodeError extends Error {}
-
-const reason = (error: unknown) => (error instanceof Error ? error.message || String(error) : String(error));
 
 /** Runs `work` on a node. @throws NodeError if it does not answer */
 async function onNode<T>(name: string, url: string, work: (node: pg.Client) => Promise<T>): Promise<T> {
@@ -27,17 +23,7 @@ async function onNode<T>(name: string, url: string, work: (node: pg.Client) => P
     });
   } catch (error) {
     if (state.isConnected) throw error;
-    throw new NodeError(`The node ${name} does not answer: ${reason(error)}`, { cause: error });
-  }
-}
-
-/** Waits until the home has what this server has changed, at most two seconds. */
-async function waitForCopies(node: pg.ClientBase): Promise<void> {
-  const { rows } = await node.query<{ position: string }>('select core.wal_position()::text as position');
-  for (const end = Date.now() + 2_000; Date.now() < end;) {
-    const { rows: states } = await node.query<{ is_copied: boolean }>('select core.is_copied($1)', [rows[0]?.position]);
-    if (states[0]?.is_copied) return;
-    await pause(10);
+    throw new NodeError(`The node ${name} does not answer: ${reasonOf(error)}`, { cause: error });
   }
 }
 
@@ -53,16 +39,11 @@ export async function onServerOfSchool<T>(
   work: (server: pg.Client, tenant: NamedTenant) => Promise<T>,
 ): Promise<T> {
   const tenant = await findTenant(home, idOrSubdomain);
-  const { rows } = await home.query<{ name: string; url: string }>(
-    `select n.name, n.url from platform.tenant t join platform.node n on n.id = t.node_id
-     where t.id = $1 and not n.is_this`,
-    [tenant.id],
-  );
-  const [node] = rows;
+  const node = await nodeOfSchool(home, tenant.id);
   if (!node) return work(home, tenant);
   return onNode(node.name, node.url, async (client) => {
     const result = await work(client, tenant);
-    await waitForCopies(client);
+    await waitForSubscribers(client, homeTimeoutMs);
     return result;
   });
 }
@@ -128,7 +109,7 @@ export async function importSchool(
   try {
     return await onNode(node.name, node.url, async (client) => {
       const imported = await importTenant(client, file, options);
-      await waitForCopies(client);
+      await waitForSubscribers(client, homeTimeoutMs);
       return { ...imported, status: (await statusOf(client, imported.id)) ?? '', server: node.name };
     });
   } catch (error) {
@@ -141,9 +122,9 @@ export async function importSchool(
     }
     throw new NodeError(
       isThere
-        ? `The node ${node.name} has imported school ${String(header.id)}, but the connection ended: ${reason(error)}`
+        ? `The node ${node.name} has imported school ${String(header.id)}, but the connection ended: ${reasonOf(error)}`
         : `The node ${node.name} no longer answers, so it is not certain whether school ${String(header.id)} was ` +
-            `imported: ${reason(error)}. Its subdomain is reserved. Repeat the command when the node answers.`,
+            `imported: ${reasonOf(error)}. Its subdomain is reserved. Repeat the command when the node answers.`,
       { cause: error },
     );
   }

@@ -1,6 +1,8 @@
 import { afterAll, describe, expect, test } from '@jest/globals';
-import { readNodes, refreshCopies } from '../../src/servers/nodes.ts';
-import { confirmMove, moveSchool } from '../../src/servers/school-move.ts';
+import { confirmMove } from '../../src/servers/moves/confirm.ts';
+import { moveSchool } from '../../src/servers/moves/move.ts';
+import { refreshCopies } from '../../src/servers/nodes/copies.ts';
+import { readNodes } from '../../src/servers/nodes/nodes.ts';
 import { until } from '../support/client/until.ts';
 import { analystOf, askGraphql } from '../support/fixtures/analysts.ts';
 import { startProgram } from '../support/server/processes.ts';

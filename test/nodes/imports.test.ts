@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { readFile } from 'node:fs/promises';
 import { afterAll, describe, expect, test } from '@jest/globals';
-import { releaseReservations } from '../../src/servers/nodes.ts';
+import { releaseReservations } from '../../src/servers/nodes/new-schools.ts';
 import { until } from '../support/client/until.ts';
 import { startProgram } from '../support/server/processes.ts';
 import { type School, serviceOfFile, testPassword, unique } from '../support/server/service.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals';
-import { setDraining } from '../../src/servers/nodes.ts';
+import { setDraining } from '../../src/servers/nodes/nodes.ts';
 import { openStream } from '../support/client/stream.ts';
 import { until } from '../support/client/until.ts';
 import { send } from '../support/client/wire.ts';

@@ -1,7 +1,9 @@
 import { afterAll } from '@jest/globals';
 import type { OutputOf } from '../support/client/output.ts';
 import type { Student as StudentSchema } from '../../src/endpoints/students.ts';
-import { cancelMove, confirmMove, moveSchool, type MoveStep } from '../../src/servers/school-move.ts';
+import { cancelMove } from '../../src/servers/moves/cancel.ts';
+import { confirmMove } from '../../src/servers/moves/confirm.ts';
+import { moveSchool, type MoveStep } from '../../src/servers/moves/move.ts';
 import { ids, walk } from '../support/client/pages.ts';
 import { until } from '../support/client/until.ts';
 import { type School, serviceOfFile, unique } from '../support/server/service.ts';

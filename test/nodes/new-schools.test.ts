@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { setDraining } from '../../src/servers/nodes.ts';
+import { setDraining } from '../../src/servers/nodes/nodes.ts';
 import { until } from '../support/client/until.ts';
 import { startProgram } from '../support/server/processes.ts';
 import { serviceOfFile, testPassword } from '../support/server/service.ts';

@@ -286,7 +286,7 @@ describe('the creation of a school', () => {
   });
 
   test('avoids a node that is being drained', async () => {
-    const { setDraining } = await import('../../src/servers/nodes.ts');
+    const { setDraining } = await import('../../src/servers/nodes/nodes.ts');
     const [first] = nodes;
     await withOwner(home, (client) => setDraining(client, first?.name ?? '', true));
     const places = [await service.school(), await service.school(), await service.school()].map(nodeOf);

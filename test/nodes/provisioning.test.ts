@@ -1,5 +1,6 @@
 import { afterAll, afterEach, describe, expect, test } from '@jest/globals';
-import { nodeStates, releaseReservations } from '../../src/servers/nodes.ts';
+import { nodeStates } from '../../src/servers/nodes/check.ts';
+import { releaseReservations } from '../../src/servers/nodes/new-schools.ts';
 import { until } from '../support/client/until.ts';
 import { freePort, type Program, startProgram } from '../support/server/processes.ts';
 import { serviceOfFile, testJwtSecret, testPassword } from '../support/server/service.ts';

@@ -1,7 +1,9 @@
 import { afterAll, afterEach, expect, test } from '@jest/globals';
-import { addNode, readNodes, setDraining } from '../../src/servers/nodes.ts';
+import { addNode } from '../../src/servers/nodes/join.ts';
+import { readNodes, setDraining } from '../../src/servers/nodes/nodes.ts';
 import { createRouter } from '../../src/servers/router.ts';
-import { cancelMove, moveSchool, type MoveStep } from '../../src/servers/school-move.ts';
+import { cancelMove } from '../../src/servers/moves/cancel.ts';
+import { moveSchool, type MoveStep } from '../../src/servers/moves/move.ts';
 import { startProgram } from '../support/server/processes.ts';
 import { type School, serviceOfFile } from '../support/server/service.ts';
 import { schoolOn } from './schools.ts';

@@ -1,4 +1,4 @@
-import { setDraining } from '../../src/servers/nodes.ts';
+import { setDraining } from '../../src/servers/nodes/nodes.ts';
 import { type School, testPassword, type TestService, unique } from '../support/server/service.ts';
 import { servers } from './servers.ts';
 

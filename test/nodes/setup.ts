@@ -1,7 +1,7 @@
 import type { GlobalConfig } from 'jest';
 import pg from 'pg';
 import { migrate } from '../../src/database/migrate/migrate.ts';
-import { addNode } from '../../src/servers/nodes.ts';
+import { addNode } from '../../src/servers/nodes/join.ts';
 import { withOwner } from '../../src/database/pool/pool.ts';
 import { createRouter } from '../../src/servers/router.ts';
 import { withoutSchedule } from '../support/server/database.ts';

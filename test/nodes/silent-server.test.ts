@@ -10,7 +10,7 @@ const service = await serviceOfFile({ METRICS_PORT: '0' });
 const [first, second] = nodes;
 if (!first || !second) throw new Error('There are no two nodes.');
 
-const { setDraining } = await import('../../src/servers/nodes.ts');
+const { setDraining } = await import('../../src/servers/nodes/nodes.ts');
 const { createRouter } = await import('../../src/servers/router.ts');
 
 /** A school on this node. */

@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
-import { unsubscribe } from '../../src/servers/nodes.ts';
-import type { MoveStep } from '../../src/servers/school-move.ts';
+import { unsubscribe } from '../../src/servers/replication/subscriptions.ts';
+import type { MoveStep } from '../../src/servers/moves/move.ts';
 import { until } from '../support/client/until.ts';
 import { type School, unique } from '../support/server/service.ts';
 import { startProgram } from '../support/server/processes.ts';

@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from '@jest/globals';
-import { addNode } from '../../src/servers/nodes.ts';
+import { addNode } from '../../src/servers/nodes/join.ts';
 import { until } from '../support/client/until.ts';
 import { type Program, startProgram } from '../support/server/processes.ts';
 import {

@@ -1,4 +1,4 @@
-import { checkNodes } from '../../src/servers/nodes.ts';
+import { checkNodes } from '../../src/servers/nodes/check.ts';
 import { withOwner } from '../../src/database/pool/pool.ts';
 import type { TaskContext } from '../task-context.ts';
 

@@ -3,7 +3,7 @@
  * them once per test process. An import in a test file would load them again for each file.
  */
 export { default as pg } from 'pg';
-export { addNode } from '../../../src/servers/nodes.ts';
+export { addNode } from '../../../src/servers/nodes/join.ts';
 export { createRouter } from '../../../src/servers/router.ts';
 export { createOperator } from '../../../src/database/operator.ts';
 export { passwords } from '../../../src/domain/passwords.ts';

@@ -1,4 +1,5 @@
 import type pg from 'pg';
+import { ownSubscription } from './subscriptions.ts';
 
 /** A setting of a server that is too low for a move. */
 interface Limit {
@@ -7,10 +8,6 @@ interface Limit {
   needed: number;
 }
 
-/** The ids of a subscription in the current database. */
-const ownSubscription =
-  'select oid from pg_subscription where subname = $1 and subdbid = (select oid from pg_database where datname = current_database())';
-
 /**
  * What the target of a move needs, besides what it has: a worker for the changes, and at least one for tables. All
  * settings are those of the server, which all its databases share. A subscription whose worker has just failed needs it
@@ -18,11 +15,11 @@ const ownSubscription =
  */
 const targetSql = `
   select s.name, s.setting::integer as value, l.needed::integer
-  from (select count(*) as subscriptions from pg_subscription where subenabled and oid not in (${ownSubscription})) a
+  from (select count(*) as subscriptions from pg_subscription where subenabled and oid not in (select oid ${ownSubscription})) a
   cross join (
     select count(*) as origins from pg_replication_origin_status
     where external_id is null
-      or (external_id !~ '^pg_[0-9]+_[0-9]+$' and external_id not in (select 'pg_' || oid from (${ownSubscription}) o))
+      or (external_id !~ '^pg_[0-9]+_[0-9]+$' and external_id not in (select 'pg_' || oid from (select oid ${ownSubscription}) o))
   ) b
   cross join lateral (values
     ('max_logical_replication_workers', subscriptions + 2),
@@ -84,7 +81,7 @@ export const isCopying = async (target: pg.ClientBase, name: string): Promise<bo
   (
     await target.query(
       `select from pg_stat_subscription a
-       where a.subid in (${ownSubscription}) and a.pid is not null
+       where a.subid in (select oid ${ownSubscription}) and a.pid is not null
          and (a.relid is not null or not exists (
            select from pg_subscription_rel r where r.srsubid = a.subid and r.srsubstate not in ('s', 'r')))`,
       [name],

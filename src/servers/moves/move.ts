@@ -1,0 +1,142 @@
+import type pg from 'pg';
+import { withOwner } from '../../database/pool/pool.ts';
+import { inTransaction } from '../../database/transaction.ts';
+import { hasSubscription } from '../replication/subscriptions.ts';
+import { readServers, type Server } from '../servers.ts';
+import { closeSchool } from './close.ts';
+import { type CopyProgress, copySchool } from './copy.ts';
+import { endReplication, hasPublication, requireOnlyMove, subscriptionTo } from './replication.ts';
+import {
+  changeDirectory,
+  commandOf,
+  enableKeepalive,
+  findRetained,
+  findSchool,
+  findTarget,
+  hasSchema,
+  isOpenOn,
+  type Move,
+  retainedSchemaOf,
+  schemaOf,
+  waitForDirectory,
+  withMoveLock,
+} from './school.ts';
+
+/** What `moveSchool` has just finished. After each step a stopped move can be continued. */
+export type MoveStep = 'prepared' | 'copied' | 'closed' | 'switched' | 'opened' | 'cleaned';
+
+interface MoveOptions {
+  /** The home, as the nodes reach it. */
+  homeUrl: string;
+  school: number;
+  /** The name of a node, or `home`. */
+  to: string;
+  onStep?: (step: MoveStep) => void | Promise<void>;
+  /** Called while rows are copied. */
+  onProgress?: (tables: CopyProgress) => void;
+  /** How long a move may wait without a table that was copied, or is being copied. */
+  stallTimeoutMs?: number;
+}
+
+/** How long the target may take until it begins to copy the next table. */
+const defaultStallTimeoutMs = 60_000;
+
+interface Plan extends Pick<Move, 'school' | 'subdomain' | 'from' | 'to' | 'name'> {
+  servers: Server[];
+  /** Whether an earlier run has closed the school on the source. */
+  isClosed: boolean;
+}
+
+/** @throws if the school cannot move to this server now */
+async function planMove(home: pg.Client, { homeUrl, school, to: targetName }: MoveOptions): Promise<Plan> {
+  const servers = await readServers(home, homeUrl);
+  const to = findTarget(servers, targetName);
+  const { current, subdomain } = await findSchool(home, servers, school);
+  const { retained } = await findRetained(servers, school, { current, required: [current, to], subdomain, target: to });
+  const from = current === to ? retained : current;
+  if (!from) throw new Error(`The school is on ${targetName} already.`);
+  if (retained && retained !== from)
+    throw new Error(`An earlier move of the school is not confirmed. Run: ${commandOf(subdomain)} --confirm`);
+  return { servers, school, subdomain, from, to, name: subscriptionTo(school, to), isClosed: retained === from };
+}
+
+/** @throws unless a move that has closed the school has copied it to this server, and was not partly undone */
+async function requireCopy({ source, target, to, school, subdomain, name }: Move): Promise<void> {
+  const isCopied =
+    (await isOpenOn(target, school)) || ((await hasPublication(source, name)) && (await hasSubscription(target, name)));
+  if (!isCopied || !(await hasSchema(target, schemaOf(school))))
+    throw new Error(
+      `The school is closed, and ${to.name} has no copy of it. Open it where it was: ${commandOf(subdomain)} ` +
+        `${to.name} --cancel`,
+    );
+}
+
+/** Opens a school on the target, with the jobs that wait on the source. At home this also changes the directory. */
+async function openSchool({ source, target, school }: Move): Promise<void> {
+  const { rows } = await source.query<{ jobs: string; version: number }>(
+    'select core.move_jobs_read($1)::text as jobs, core.move_version($2) as version',
+    [school, retainedSchemaOf(school)],
+  );
+  await inTransaction(target, async () => {
+    const { rowCount } = await target.query(
+      'update platform.tenant set schema_version = $2, node_id = null where id = $1 and node_id is not null',
+      [school, rows[0]?.version],
+    );
+    if (rowCount === 1) await target.query('select core.move_jobs_add($1)', [rows[0]?.jobs]);
+    else if (!(await isOpenOn(target, school))) throw new Error('The row of the school is missing on the target.');
+  });
+}
+
+/** Sends requests of a closed school to the target, and opens it there. */
+async function switchServer(home: pg.Client, move: Move, onSwitched: () => void | Promise<void>): Promise<void> {
+  const { source, target, to, school } = move;
+  // Until it is open there, its requests wait on the target as they do on the source.
+  await target.query('select pg_advisory_lock(core.tenant_lock_key($1))', [school]);
+  if (to.id === null) {
+    await openSchool(move);
+    await waitForDirectory(home);
+    await onSwitched();
+  } else {
+    await changeDirectory(home, school, to);
+    await onSwitched();
+    await openSchool(move);
+  }
+  for (const client of [source, target]) await client.query('select pg_advisory_unlock_all()');
+}
+
+/**
+ * Moves a school to another server, or continues a move that stopped. The school is in service while its rows are
+ * copied, and closed for a moment at the end. The earlier server keeps its tables until `confirmMove`.
+ * @returns how long the school was closed, in milliseconds; undefined if an earlier run had closed it
+ * @throws if there is no such school or server, an earlier move is not confirmed, or the servers differ
+ */
+export async function moveSchool(home: pg.Client, options: MoveOptions): Promise<number | undefined> {
+  const {
+    school,
+    onStep = () => undefined,
+    onProgress = () => undefined,
+    stallTimeoutMs = defaultStallTimeoutMs,
+  } = options;
+  return withMoveLock(home, school, async () => {
+    const { servers, isClosed, ...plan } = await planMove(home, options);
+    return withOwner(plan.from.url, (source) =>
+      withOwner(plan.to.url, async (target) => {
+        const move = { ...plan, source, target };
+        await Promise.all([source, target].map(enableKeepalive));
+        await requireOnlyMove(source, servers, move);
+        let closedAt: number | undefined;
+        if (isClosed) await requireCopy(move);
+        else {
+          await copySchool(home, move, { onStep, onProgress, stallTimeoutMs });
+          closedAt = await closeSchool(home, move, () => onStep('closed'));
+        }
+        await switchServer(home, move, () => onStep('switched'));
+        const closedMs = closedAt === undefined ? undefined : performance.now() - closedAt;
+        await onStep('opened');
+        await endReplication(move);
+        await onStep('cleaned');
+        return closedMs;
+      }),
+    );
+  });
+}
