@@ -203,45 +203,34 @@ grant select on core.current_subscription to school_analyst;
 grant select (id, name, price_monthly) on platform.plan to school_analyst;
 grant execute on function core.analytics_jobs() to school_analyst;
 
--- The worker: the queue, and the functions that jobs need.
+-- The worker: the queue, what its process needs, and the functions that the definitions of the jobs name.
 grant execute on function
   core.analytics_age(),
-  core.analytics_queue(),
-  core.analytics_refresh(bigint, boolean),
-  core.answer_prepare(bigint, bigint),
-  core.clean_up(jsonb, integer),
-  core.clean_up_audit_log(jsonb, integer),
-  core.clean_up_school(bigint, jsonb, integer),
-  core.daily_queue(timestamptz),
-  core.daily_step(bigint, date, bigint, integer),
-  core.deliveries_pending(bigint, bigint, bigint, bigint[], text[]),
-  core.delivery_save_result(bigint, bigint, text, text, boolean),
-  core.email_prepare(bigint, bigint, text, bigint),
-  core.invoice_reminder_prepare(bigint, bigint, date),
   core.lock_key(text, bigint),
   core.node_queues(),
   core.node_reachability(),
-  core.notify_documents_expiring(bigint),
-  core.operator_notice_prepare(bigint),
-  core.purge_drop(bigint),
-  core.purge_due(integer),
-  core.purge_mark(bigint, integer, text),
-  core.purge_open(bigint, integer),
-  core.purge_state(bigint, integer),
   core.queue(),
-  core.ready_schools_step(),
-  core.replace_deliver_job(bigint, bigint, jsonb),
-  core.saved_questions_queue(),
-  core.schools_due_for_document_check(),
-  core.schools_to_clean_up(),
-  core.schools_with_subscription_ending(),
-  core.subscription_daily(bigint),
+  core.readiness(),
   core.tenant_lock_key(bigint),
-  core.unknown_lock(text),
-  core.webhook_attempt_save(bigint, bigint, boolean, integer, text, text, integer),
-  core.webhook_deliveries_due(bigint, integer),
-  core.webhook_job_end(bigint)
+  core.unknown_lock(text)
 to school_worker;
+grant select on core.job_type to school_worker;
+do $$
+declare
+  v_call record;
+begin
+  for v_call in
+    select t.name as job, call.name, p.oid::regprocedure as signature
+    from core.job_type t
+    cross join unnest(t.calls) call (name)
+    left join core.functions_in('core') p on p.proname = call.name
+  loop
+    if v_call.signature is null then
+      raise exception 'The job % calls core.%, which does not exist.', v_call.job, v_call.name;
+    end if;
+    execute format('grant execute on function %s to school_worker', v_call.signature);
+  end loop;
+end $$;
 grant usage on schema graphile_worker to school_worker;
 select core.for_all_in('{graphile_worker}', 'tables',
   'grant select, insert, update, delete on table %s to school_worker');

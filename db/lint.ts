@@ -1,4 +1,5 @@
 import { loadModule, parse, parsePlPgSQL } from 'libpg-query';
+import { readdirSync } from 'node:fs';
 import { basename } from 'node:path';
 import { type SqlFile, sqlFile, sqlFiles } from '../src/database/migrate/install.ts';
 import { inspectMigration, newHistory, rules } from '../src/database/migrate/migration-rules.ts';
@@ -7,7 +8,8 @@ import { inspectMigration, newHistory, rules } from '../src/database/migrate/mig
  * `npm run check:sql`: every SQL file, every PL/pgSQL body and every statement that the definition of a record can
  * assemble must parse. Keywords are lower case, security definer functions pin their search_path, no function sets app.*
  * in its header, lines are short, and references point down: from db/jobs to db/api to db/core. Migrations that are not
- * released yet take no long locks and do not break the previous release (src/database/migrate/migration-rules.ts).
+ * released yet take no long locks and do not break the previous release (src/database/migrate/migration-rules.ts). Every
+ * job has one definition and one task.
  */
 const folders = [
   'migrations',
@@ -111,6 +113,25 @@ function checkReferences(file: string, text: string): void {
   }
 }
 
+/** Compares the definitions of jobs with the files in workers/tasks. The worker does the same when it starts. */
+function checkJobs(files: SqlFile[]): void {
+  const tasks = new Set(readdirSync('workers/tasks').map((name) => basename(name, '.ts')));
+  const defined = new Map<string, string>();
+  for (const { name: file, text } of files)
+    for (const [, job = ''] of text.matchAll(/^select core\.define_job\('(\w+)'/gm)) {
+      const other = defined.get(job);
+      if (other !== undefined) fault(file, `defines the job ${job}, which ${other} defines too`);
+      defined.set(job, file);
+      if (!tasks.has(job)) fault(file, `defines the job ${job}, but there is no workers/tasks/${job}.ts`);
+    }
+  for (const task of tasks)
+    if (!defined.has(task))
+      fault(
+        `workers/tasks/${task}.ts`,
+        `no file of db/ defines this job: add core.define_job('${task}', …) to db/jobs`,
+      );
+}
+
 async function check({ name: file, text }: SqlFile): Promise<void> {
   text.split('\n').forEach((line, i) => {
     if (line.length > maxLineLength)
@@ -156,6 +177,7 @@ for (const folder of folders)
   for (const file of await sqlFiles(folder))
     await check(file).catch((error: unknown) => fault(file.name, messageOf(error)));
 
+checkJobs([...(await sqlFiles('db/core')), ...(await sqlFiles('db/jobs'))]);
 await checkMigrations('migrations/committed', [await sqlFile('migrations/current.sql')]);
 await checkMigrations('migrations/tenant', []);
 

@@ -4,57 +4,8 @@ import { Logger, parseCrontab, run, type Task, type WorkerEvents } from 'graphil
 import type pg from 'pg';
 import { traceIdOf, validTraceparent } from '../src/domain/tracing.ts';
 import type { TaskContext } from './task-context.ts';
-import { analytics } from './tasks/analytics.ts';
-import { analytics_schools } from './tasks/analytics_schools.ts';
-import { check_nodes } from './tasks/check_nodes.ts';
-import { clean_up } from './tasks/clean_up.ts';
-import { daily } from './tasks/daily.ts';
-import { daily_school } from './tasks/daily_school.ts';
-import { deliver } from './tasks/deliver.ts';
-import { deliver_webhooks } from './tasks/deliver_webhooks.ts';
-import { notify_daily } from './tasks/notify_daily.ts';
-import { purge_tenants } from './tasks/purge_tenants.ts';
-import { ready_schools } from './tasks/ready_schools.ts';
-import { saved_questions } from './tasks/saved_questions.ts';
-import { send_answer } from './tasks/send_answer.ts';
-import { send_email } from './tasks/send_email.ts';
-import { send_invoice_reminder } from './tasks/send_invoice_reminder.ts';
-import { send_operator_notice } from './tasks/send_operator_notice.ts';
+import { loadJobs } from './jobs.ts';
 import { queuePool } from './queue-pool.ts';
-
-const tasks = {
-  deliver,
-  deliver_webhooks,
-  send_email,
-  send_invoice_reminder,
-  send_operator_notice,
-  clean_up,
-  purge_tenants,
-  daily,
-  daily_school,
-  notify_daily,
-  analytics,
-  analytics_schools,
-  saved_questions,
-  send_answer,
-  check_nodes,
-  ready_schools,
-};
-
-/**
- * The schedule of jobs, in UTC. `daily` finds the schools where it is 6:00 or later. With `fill`, a worker that was
- * down runs a missed job when it starts.
- */
-const crontab = `
-*/15 * * * * daily ?fill=15m&jobKey=daily&jobKeyMode=replace
-17 * * * * clean_up ?max=3&fill=2h
-23 2 * * * purge_tenants ?max=3&fill=1d
-11 * * * * notify_daily ?max=3
-2,17,32,47 * * * * saved_questions ?fill=1d&max=3&jobKey=saved_questions&jobKeyMode=replace
-5,20,35,50 * * * * analytics ?fill=15m&max=3&jobKey=analytics&jobKeyMode=replace
-* * * * * check_nodes ?max=1&jobKey=check_nodes&jobKeyMode=replace
-* * * * * ready_schools ?max=1&jobKey=ready_schools&jobKeyMode=replace
-`;
 
 /** The advisory lock that all running workers share; /api/health/ready checks whether somebody holds it. */
 const workersLock = [7312, 1];
@@ -66,10 +17,7 @@ const ownLock = 7315;
 /** A worker counts as crashed after this many checks in a row without its lock; it needs some time to reconnect. */
 const maxMissedChecks = 3;
 
-/**
- * The flag of jobs that wait for servers that schools choose, or for queries of analysts. They may take half of the slots
- * of a worker.
- */
+/** The flag of jobs that are slow (core.job_type). They may take half of the slots of a worker. */
 const slowFlag = 'slow';
 
 /** A running worker. */
@@ -97,6 +45,7 @@ export async function startWorker(
   const stopping = new AbortController();
   const context: TaskContext = { ...dependencies, stopping: stopping.signal };
   const { pool, sessionPool, logger } = context;
+  const { tasks, crontab } = await loadJobs(pool);
   let runningSlowJobs = 0;
   let lockedBy = '';
   events.on('pool:create', ({ workerPool }) => (lockedBy = workerPool.id));
@@ -106,7 +55,7 @@ export async function startWorker(
     noHandleSignals: true,
     parsedCronItems: parseCrontab(crontab),
     taskList: Object.fromEntries(
-      Object.entries(tasks).map(([name, task]): [string, Task] => [
+      [...tasks].map(([name, task]): [string, Task] => [
         name,
         async (payload, helpers) => {
           const start = performance.now();

@@ -1,6 +1,11 @@
 -- The analytics tables of schools, in the schema mart: which queries fill them, and when. See
 -- docs/decisions/0018-analytics.md.
 
+select core.define_job('analytics', '{analytics_queue}',
+  p_schedule => '5,20,35,50 * * * * ?fill=15m&max=3&jobKey=analytics&jobKeyMode=replace');
+-- After everything else.
+select core.define_job('analytics_schools', '{analytics_refresh}', p_priority => 32767, p_max_attempts => 3);
+
 create table core.analytics_part (
   refresh_order integer primary key,
   name text not null unique,

@@ -1,6 +1,9 @@
 -- Export and import of a school as a file, and the purge of deleted schools. src/database/archive.ts reads and writes
 -- the lines of the file; the functions here decide their content. No role of a request may call them.
 
+select core.define_job('purge_tenants', '{purge_due,purge_drop,purge_mark,purge_open,purge_state}',
+  p_schedule => '23 2 * * * ?max=3&fill=1d');
+
 create function core.archive_tables(p_tenant_id bigint) returns table (name text, place bigint, columns jsonb)
   language sql stable set search_path = pg_catalog, pg_temp as $$
   with recursive owned as (

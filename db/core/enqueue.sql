@@ -48,28 +48,16 @@ comment on function core.next_slot is
 
 create function core.add_jobs(p_task text, p_jobs core.new_job[]) returns void language plpgsql as $$
 declare
-  v_bulk_tasks constant text[] := '{deliver,send_invoice_reminder}';
-  -- The others come in this order, after the emails that a user waits for, such as those for a forgotten password.
-  v_priority integer := case p_task
-    when 'send_operator_notice' then 5
-    when 'send_answer' then 8
-    when 'daily_school' then 5
-    when 'deliver_webhooks' then 8
-    when 'analytics_schools' then 32767
-  end;
-  v_max_attempts integer := case p_task
-    when 'analytics_schools' then 3
-    when 'daily_school' then 5
-    else 10
-  end;
+  v_type record;
 begin
-  if v_priority is null and p_task <> all (v_bulk_tasks || 'send_email'::text) then
-    raise exception 'The task % has no priority.', p_task;
+  select * into v_type from core.job_type where name = p_task and (priority is not null or takes_turns);
+  if not found then
+    raise exception 'No job % with a priority is defined.', p_task;
   end if;
   perform graphile_worker.add_jobs(array(
     with job as (
       select j.*, j.payload ->> 'tenant_id' as tenant_id,
-        p_task = any (v_bulk_tasks) or j.payload ->> 'kind' = 'invitation' as is_bulk,
+        v_type.takes_turns and (p_task <> 'send_email' or j.payload ->> 'kind' = 'invitation') as is_bulk,
         p_task = 'send_email' and j.payload ->> 'kind' is distinct from 'invitation' as is_urgent,
         core.bulk_weight(p_task, j.payload) as weight
       from unnest(p_jobs) with ordinality j (payload, key, run_at, number)
@@ -91,17 +79,15 @@ begin
     )
     select (
       p_task, payload::json,
-      -- One job of a school at a time: slow receivers of one school then occupy one job of the worker.
-      case p_task when 'deliver_webhooks' then coalesce('t' || tenant_id, 'platform') || ':' || p_task end,
-      run_at, v_max_attempts,
+      case when v_type.one_per_school then coalesce('t' || tenant_id, 'platform') || ':' || p_task end,
+      run_at, v_type.max_attempts,
       coalesce('t' || tenant_id || ':', '') || p_task || ':' || key,
       case
         when is_urgent then least(-32000 + slot, -1)
         when is_bulk then least(case when p_task = 'send_email' then 9 else 10 end + 2 * slot, 32000)
-        else v_priority
+        else v_type.priority
       end,
-      -- Half of the slots of a worker stay free for other jobs (workers/worker.ts).
-      case when p_task in ('deliver_webhooks', 'send_answer') then '{slow}'::text[] end
+      case when v_type.is_slow then '{slow}'::text[] end
     )::graphile_worker.job_spec
     from placed
     order by number));
@@ -119,7 +105,7 @@ declare
   v_trace constant jsonb := case when v_traceparent is null then '{}' else
     jsonb_build_object('traceparent', v_traceparent) end;
 begin
-  if p_task not in ('send_email', 'send_invoice_reminder', 'deliver', 'deliver_webhooks') then
+  if not exists (select from core.job_type where name = p_task and for_requests) then
     raise exception 'A request cannot queue jobs of the task %.', p_task;
   end if;
   perform core.add_jobs(p_task, array(

@@ -52,6 +52,8 @@ create function core.queue() returns json
       from core.jobs() j
       group by j.task
     ) q on q.task = t.identifier
+    -- Not the empty ones of names that earlier releases used.
+    where q.task is not null or exists (select from core.job_type where name = t.identifier)
   $$;
 comment on function core.queue is
   'The length of the queue by task and state: {worker, tasks: [{task, ready, waiting, running, failed, '

@@ -1,6 +1,9 @@
 -- Several servers: the home of the platform, and nodes that hold some of the schools (docs/decisions/0044-nodes.md).
 -- The router (db/router) calls these functions on the home and on the nodes, as the role school_api.
 
+select core.define_job('check_nodes', '{node_reachability}',
+  p_schedule => '* * * * * ?max=1&jobKey=check_nodes&jobKeyMode=replace');
+
 create function core.this_node() returns platform.node
   language sql stable security definer set search_path = pg_catalog, pg_temp
   return (select n from platform.node n where n.is_this);

@@ -1,6 +1,9 @@
 -- Ready schools: their tables are created before they are needed. With many schools, creating them takes most of the
 -- time of a new school. See docs/decisions/0058-ready-schools.md. core.ready_school_drop is in tenant.sql.
 
+select core.define_job('ready_schools', '{ready_schools_step}',
+  p_schedule => '* * * * * ?max=1&jobKey=ready_schools&jobKeyMode=replace');
+
 create function core.is_ready(p_school platform.ready_school, p_version integer) returns boolean language sql stable
   return p_school.schema_version = p_version
     -- The home gives a node its ids.

@@ -129,6 +129,54 @@ begin
 end $define$;
 comment on function core.define_operation is 'Defines an operation: who may run it and which errors it can answer.';
 
+create table core.job_type (
+  name text primary key,
+  former_names text[] not null,
+  schedule text,
+  max_attempts integer not null,
+  priority integer,
+  takes_turns boolean not null,
+  one_per_school boolean not null,
+  is_slow boolean not null,
+  for_requests boolean not null,
+  calls text[] not null
+);
+comment on table core.job_type is
+  'Every job that can be queued, defined beside its functions. workers/tasks has a file of the same name for each.';
+comment on column core.job_type.former_names is
+  'Names of the job in earlier releases, whose processes may still queue it. The worker runs them as this job.';
+comment on column core.job_type.schedule is
+  'When the worker queues it, in UTC: a line of a graphile-worker crontab without the name. Null: by SQL only.';
+comment on column core.job_type.priority is 'Low numbers run first. Null: it is only scheduled, or takes turns.';
+comment on column core.job_type.takes_turns is
+  'True: the priority is a slot in the order in which the messages of all schools take turns (core.next_slot).';
+comment on column core.job_type.one_per_school is
+  'True: one job of a school at a time, so that the slow receivers of a school occupy one job of the worker.';
+comment on column core.job_type.is_slow is
+  'True: it waits for servers that schools choose, or for analytics queries. Such jobs may take half of a worker.';
+comment on column core.job_type.for_requests is 'True: operations may queue it, by core.enqueue.';
+comment on column core.job_type.calls is
+  'The functions of core that the job calls. db/grants.sql grants them to the worker.';
+
+-- Defines a job. The columns of core.job_type explain the parameters.
+create function core.define_job(
+  p_name text, p_calls text[] default '{}', p_schedule text default null, p_priority integer default null,
+  p_max_attempts integer default 10, p_takes_turns boolean default false, p_one_per_school boolean default false,
+  p_is_slow boolean default false, p_for_requests boolean default false, p_former_names text[] default '{}'
+) returns void language plpgsql as $define$
+begin
+  if exists (select from core.job_type where name = p_name or p_name = any (former_names)) then
+    raise exception 'The job % is defined twice.', p_name;
+  elsif p_schedule is null and p_priority is null and not p_takes_turns then
+    raise exception 'The job % has no schedule and no priority, so nothing can queue it.', p_name;
+  end if;
+  insert into core.job_type (name, former_names, schedule, max_attempts, priority, takes_turns, one_per_school, is_slow,
+      for_requests, calls)
+    values (p_name, p_former_names, p_schedule, p_max_attempts, p_priority, p_takes_turns, p_one_per_school, p_is_slow,
+      p_for_requests, p_calls);
+end $define$;
+comment on function core.define_job is 'Defines a job: who may queue it, when it runs, and what it may call.';
+
 create type core.rights as (
   permissions text[], own_permissions text[], taught_permissions text[], roles text[], student_id bigint
 );

@@ -1,6 +1,9 @@
 -- The job `clean_up`: deletes rows whose retention has ended, a batch per transaction. Batches hold no long locks, and
 -- delete in the order of an index. p_keep has intervals by name; a missing one has the default of lifetimes.sql.
 
+select core.define_job('clean_up', '{clean_up,clean_up_audit_log,clean_up_school,schools_to_clean_up}',
+  p_schedule => '17 * * * * ?max=3&fill=2h');
+
 create function core.delete_batch(p_table text, p_condition text, p_limit integer, p_order text default null)
   returns boolean language plpgsql as $$
 declare

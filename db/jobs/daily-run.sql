@@ -1,5 +1,9 @@
--- The jobs `daily` and `daily_school`. The daily run of a school marks what has passed its due date as overdue, and
--- sends reminders of overdue invoices.
+-- The jobs `queue_daily_runs` and `daily_school`. The daily run of a school marks what has passed its due date as
+-- overdue, and sends reminders of overdue invoices.
+
+select core.define_job('queue_daily_runs', '{daily_queue}', p_former_names => '{daily}',
+  p_schedule => '*/15 * * * * ?fill=15m&jobKey=queue_daily_runs&jobKeyMode=replace');
+select core.define_job('daily_school', '{daily_step}', p_priority => 5, p_max_attempts => 5);
 
 create function core.daily_run_date(p_time_zone text, p_at timestamptz) returns date language sql stable
   return (

@@ -1,5 +1,7 @@
 -- The job `send_email`: an email to one user, with a link that works once, or about a login or a second factor.
 
+select core.define_job('send_email', '{email_prepare}', p_takes_turns => true, p_for_requests => true);
+
 create function core.email_prepare(p_tenant_id bigint, p_user_id bigint, p_kind text, p_session_id bigint default null)
   returns json language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare

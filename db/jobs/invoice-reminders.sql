@@ -1,5 +1,8 @@
 -- The job `send_invoice_reminder`: an email with an unpaid invoice.
 
+select core.define_job('send_invoice_reminder', '{invoice_reminder_prepare}', p_takes_turns => true,
+  p_for_requests => true);
+
 create function core.invoice_reminder_prepare(p_tenant_id bigint, p_invoice_id bigint, p_sent_on date) returns json
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare

@@ -1,4 +1,9 @@
--- The job `notify_daily`: notices about documents that expire.
+-- The job `send_due_notices`: notices about documents that expire.
+
+-- Every hour, because it is morning at another hour in each time zone.
+select core.define_job('send_due_notices',
+  '{schools_due_for_document_check,notify_documents_expiring,schools_with_subscription_ending,subscription_daily}',
+  p_former_names => '{notify_daily}', p_schedule => '11 * * * * ?max=3');
 
 create function core.due_document_checks() returns table (tenant_id bigint) language sql stable as $$
   select id

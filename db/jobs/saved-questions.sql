@@ -1,5 +1,9 @@
 -- The schedules of saved questions: the jobs `saved_questions` and `send_answer`.
 
+select core.define_job('saved_questions', '{saved_questions_queue}',
+  p_schedule => '2,17,32,47 * * * * ?fill=1d&max=3&jobKey=saved_questions&jobKeyMode=replace');
+select core.define_job('send_answer', '{answer_prepare}', p_priority => 8, p_is_slow => true);
+
 create function core.saved_questions_queue() returns integer
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare

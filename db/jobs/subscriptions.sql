@@ -1,4 +1,7 @@
--- The job `notify_daily` also ends subscriptions and sends notices of it. The job `send_operator_notice` emails them.
+-- The job `send_due_notices` also ends subscriptions and sends notices of it. The job `send_operator_notice` emails
+-- them.
+
+select core.define_job('send_operator_notice', '{operator_notice_prepare}', p_priority => 5);
 
 create function core.ending_subscriptions() returns table (tenant_id bigint) language sql stable as $$
   select s.tenant_id

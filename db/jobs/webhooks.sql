@@ -1,6 +1,9 @@
 -- Database functions of the job `deliver_webhooks`: prepare the messages of new events, read the deliveries that are
 -- due, store the result of each, queue the next job.
 
+select core.define_job('deliver_webhooks', '{webhook_attempt_save,webhook_deliveries_due,webhook_job_end}',
+  p_priority => 8, p_one_per_school => true, p_is_slow => true, p_for_requests => true);
+
 create function core.failed_migration(p_tenant_id bigint) returns json language sql stable as $$
   select json_build_object('id', t.id, 'subdomain', t.subdomain, 'schema_version', t.schema_version,
     'failed_version', d.version, 'error', core.error_line(d.error), 'failed_at', d.failed_at)

@@ -47,7 +47,6 @@ const granted: Record<string, string[]> = {
     'has_analysts',
     'impersonation_note',
     'impersonators',
-    'readiness',
     'record_operation_times',
     'record_requests',
     'schools_of_sessions',
@@ -59,38 +58,8 @@ const granted: Record<string, string[]> = {
     'stream_system',
   ],
   school_analyst: ['analytics_jobs'],
-  school_worker: [
-    'analytics_queue',
-    'analytics_refresh',
-    'answer_prepare',
-    'clean_up',
-    'clean_up_audit_log',
-    'clean_up_school',
-    'daily_queue',
-    'daily_step',
-    'ready_schools_step',
-    'replace_deliver_job',
-    'deliveries_pending',
-    'delivery_save_result',
-    'email_prepare',
-    'invoice_reminder_prepare',
-    'notify_documents_expiring',
-    'operator_notice_prepare',
-    'saved_questions_queue',
-    'schools_due_for_document_check',
-    'purge_drop',
-    'purge_due',
-    'purge_mark',
-    'purge_open',
-    'purge_state',
-    'schools_to_clean_up',
-    'tenant_lock_key',
-    'schools_with_subscription_ending',
-    'subscription_daily',
-    'webhook_attempt_save',
-    'webhook_deliveries_due',
-    'webhook_job_end',
-  ],
+  // And what the jobs call, see below.
+  school_worker: ['tenant_lock_key'],
   school_tenant: [
     'class_staff',
     'is_impersonation_allowed',
@@ -119,7 +88,7 @@ const granted: Record<string, string[]> = {
     'audit_api_key',
   ],
   'school_platform and school_tenant and school_worker': ['lock_key', 'unknown_lock'],
-  'school_api and school_worker': ['analytics_age', 'node_queues', 'node_reachability', 'queue'],
+  'school_api and school_worker': ['analytics_age', 'node_queues', 'node_reachability', 'queue', 'readiness'],
   'school_api and school_platform and school_tenant': ['search_path_of'],
   school_platform: [
     'audit',
@@ -265,6 +234,7 @@ const grantedTables: Record<string, string[]> = {
   'core.error': ['school_platform SELECT', 'school_tenant SELECT'],
   'core.notification_event': ['school_platform SELECT', 'school_tenant SELECT'],
   'core.webhook_event_type': ['school_tenant SELECT'],
+  'core.job_type': ['school_worker SELECT'],
   'core.operation': ['school_api SELECT'],
   'core.permission': ['school_platform SELECT', 'school_tenant SELECT'],
   'core.record': ['school_platform SELECT', 'school_tenant SELECT'],
@@ -421,11 +391,13 @@ describe('grants', () => {
     });
   });
 
-  test('execute privileges on core functions are exactly those of this list', async () => {
+  test('execute privileges on core functions are exactly those of this list and those that jobs declare', async () => {
     const expected = Object.entries(granted).flatMap(([roles, names]) =>
       names.map((name): [string, string[]] => [name, roles.split(' and ').map((role) => `${role} EXECUTE`)]),
     );
-    expect(await grants(functionsOf('core'), 'f')).toEqual(Object.fromEntries(expected));
+    const calls = await database.query<{ name: string }>('select unnest(calls) as name from core.job_type');
+    const ofJobs = calls.map(({ name }): [string, string[]] => [name, ['school_worker EXECUTE']]);
+    expect(await grants(functionsOf('core'), 'f')).toEqual(Object.fromEntries([...ofJobs, ...expected]));
   });
 
   test('search_normal is the only executable function of platform', async () => {

@@ -20,7 +20,7 @@ async function takeNotifications(hour = 8): Promise<[string, string, string][]> 
     fleet.school.id,
     `<X>${-offset}`,
   ]);
-  await service.database.query("select graphile_worker.add_job('notify_daily')");
+  await service.database.query("select graphile_worker.add_job('send_due_notices')");
   await queueIsEmpty(service);
   const rows = await service.database.query<{ email: string; title: string; message: string }>(
     `delete from ${fleet.schema}.notification n using ${fleet.schema}.user_account u where u.id = n.user_id and n.type = 'transport.expiring' returning u.email, n.title, n.message`,

@@ -35,7 +35,7 @@ async function daysLeft(days: number, hour = 8, event = 'trial.ending'): Promise
 }
 
 async function runTask(): Promise<void> {
-  await service.database.query("select graphile_worker.add_job('notify_daily')");
+  await service.database.query("select graphile_worker.add_job('send_due_notices')");
   await queueIsEmpty(service);
 }
 
@@ -255,10 +255,10 @@ test('a failure at one school, or one that is not migrated, does not stop the ot
   await service.database.query('update platform.tenant set schema_version = schema_version - 1 where id = $1', [
     behind.id,
   ]);
-  await service.database.query("select graphile_worker.add_job('notify_daily')");
+  await service.database.query("select graphile_worker.add_job('send_due_notices')");
   const error = await until(async () => {
     const [job] = await service.database.query<{ last_error: string | null }>(
-      "select last_error from graphile_worker.jobs where task_identifier = 'notify_daily'",
+      "select last_error from graphile_worker.jobs where task_identifier = 'send_due_notices'",
     );
     return job?.last_error ?? undefined;
   });
@@ -273,6 +273,6 @@ test('a failure at one school, or one that is not migrated, does not stop the ot
   for (const { schema } of [broken, behind])
     await service.database.query(`alter table ${schema}.daily_run_away rename to daily_run`);
   await service.database.query(
-    "delete from graphile_worker._private_jobs j using graphile_worker._private_tasks t where t.id = j.task_id and t.identifier = 'notify_daily'",
+    "delete from graphile_worker._private_jobs j using graphile_worker._private_tasks t where t.id = j.task_id and t.identifier = 'send_due_notices'",
   );
 });

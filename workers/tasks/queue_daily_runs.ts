@@ -1,7 +1,7 @@
 import type { TaskContext } from '../task-context.ts';
 
 /** Queues a job `daily_school` for each school whose daily run is due and not done. */
-export async function daily(_payload: unknown, { pool, logger }: TaskContext): Promise<void> {
+export async function queue_daily_runs(_payload: unknown, { pool, logger }: TaskContext): Promise<void> {
   const { rows } = await pool.query<{ schools: number }>('select core.daily_queue() as schools');
-  if (rows[0]?.schools) logger.info({ task: 'daily', schools: rows[0].schools });
+  if (rows[0]?.schools) logger.info({ task: 'queue_daily_runs', schools: rows[0].schools });
 }

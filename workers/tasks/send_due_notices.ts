@@ -3,10 +3,9 @@ import type { TaskContext } from '../task-context.ts';
 
 /**
  * Ends subscriptions, and sends the notifications that no request causes: a subscription ends, documents of buses and
- * drivers expire. Runs every hour, because it is morning at another hour in each time zone. Each school records what
- * was sent in the same transaction.
+ * drivers expire. Each school records what was sent in the same transaction.
  */
-export async function notify_daily(_payload: unknown, { pool }: TaskContext): Promise<void> {
+export async function send_due_notices(_payload: unknown, { pool }: TaskContext): Promise<void> {
   const results = await Promise.allSettled([
     callForEachSchool(pool, 'core.schools_with_subscription_ending()', 'core.subscription_daily'),
     callForEachSchool(pool, 'core.schools_due_for_document_check()', 'core.notify_documents_expiring'),
