@@ -27,7 +27,7 @@ if (releases.length === 0) {
 }
 await startRun();
 for (const release of releases) {
-  print(`From ${release.version} (${release.commit.slice(0, 7)}) to this version`);
+  print(`From ${release.version} (functions ${release.fingerprint.slice(0, 12)}) to this version`);
   try {
     await runUpgrade({ release, seconds, print });
     print('No request failed, nothing is lost, and nothing is stored twice.');

@@ -10,8 +10,8 @@ const folderOfReleases = join(root, 'releases');
 /** A release from which this version can be reached without downtime; see releases/README.md. */
 export interface Release {
   version: string;
-  /** The commit of its source. */
-  commit: string;
+  /** The commit of its source, or null if this history does not have it. */
+  commit: string | null;
   /** The fingerprint of its SQL functions. */
   fingerprint: string;
   /** The folder that records it. */
