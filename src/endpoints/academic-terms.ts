@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { resource } from '../http/endpoint.ts';
-import { date, Deleted, id, page, pathId, text, timestamps } from '../http/schemas.ts';
+import { created, json, page, resource } from '../http/endpoint.ts';
+import { date, Deleted, id, pathId, text, timestamps } from '../http/schemas.ts';
 import { endsAfterStart } from './academics.ts';
 
 const fields = {
@@ -41,9 +41,7 @@ export const academicTerms = resource(
       operation: 'academic_terms_list',
       summary: 'List terms',
       description: 'Earliest first. `search` matches the name.',
-      query: page({ academic_year_id: pathId.optional() }, Term),
-      answer: Term,
-      isPage: true,
+      response: page(Term, { academic_year_id: pathId.optional() }),
     },
     'POST /': {
       operation: 'academic_terms_create',
@@ -51,11 +49,15 @@ export const academicTerms = resource(
       description:
         '409 `conflict` if it overlaps another term of its year or has the same name. 400 if it lies outside the year.',
       body: TermInput,
-      answer: Term,
-      isCreate: true,
+      response: created(Term),
     },
-    'GET /:id': { operation: 'academic_terms_get', summary: 'Get a term', answer: Term },
-    'PUT /:id': { operation: 'academic_terms_update', summary: 'Update a term', body: TermChange, answer: Term },
-    'DELETE /:id': { operation: 'academic_terms_delete', summary: 'Delete a term', answer: Deleted },
+    'GET /:id': { operation: 'academic_terms_get', summary: 'Get a term', response: json(Term) },
+    'PUT /:id': {
+      operation: 'academic_terms_update',
+      summary: 'Update a term',
+      body: TermChange,
+      response: json(Term),
+    },
+    'DELETE /:id': { operation: 'academic_terms_delete', summary: 'Delete a term', response: json(Deleted) },
   },
 );

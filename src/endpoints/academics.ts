@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { resource } from '../http/endpoint.ts';
-import { date, Deleted, id, page, pathId, text, timestamps } from '../http/schemas.ts';
+import { created, json, page, resource } from '../http/endpoint.ts';
+import { date, Deleted, id, pathId, text, timestamps } from '../http/schemas.ts';
 import { attendanceRate } from './parts/attendance-rate.ts';
 
 const fields = {
@@ -80,9 +80,7 @@ export const academics = resource(
       operation: 'academics_years_list',
       summary: 'List academic years',
       description: 'Latest first. `search` matches the name.',
-      query: page({}, AcademicYear),
-      answer: AcademicYear,
-      isPage: true,
+      response: page(AcademicYear),
     },
     'POST /years': {
       operation: 'academics_years_create',
@@ -90,31 +88,34 @@ export const academics = resource(
       description:
         'The first year of a school becomes the current one. 409 `conflict` if the year overlaps another year or has the same name.',
       body: YearInput,
-      answer: AcademicYear,
-      isCreate: true,
+      response: created(AcademicYear),
     },
-    'GET /years/:id': { operation: 'academics_years_get', summary: 'Get an academic year', answer: AcademicYear },
+    'GET /years/:id': {
+      operation: 'academics_years_get',
+      summary: 'Get an academic year',
+      response: json(AcademicYear),
+    },
     'PUT /years/:id': {
       operation: 'academics_years_update',
       summary: 'Update an academic year',
       description:
         '`is_current: true` makes this the current year; `false` on the current year is a 409 `conflict`. 400 if a term would lie outside the new dates.',
       body: YearChange,
-      answer: AcademicYear,
+      response: json(AcademicYear),
     },
     'DELETE /years/:id': {
       operation: 'academics_years_delete',
       summary: 'Delete an academic year',
       description:
         '409 `in_use` while the year has terms, classes or fee structures. 409 `conflict` for the current year while there are other years.',
-      answer: Deleted,
+      response: json(Deleted),
     },
     'GET /overview': {
       operation: 'academics_overview',
       summary: 'Get an overview of an academic year',
       description: 'Defaults to the current year. A teacher gets the figures of the classes that they teach.',
       query: z.strictObject({ academic_year_id: pathId.optional() }),
-      answer: Overview,
+      response: json(Overview),
     },
   },
 );

@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { resource } from '../http/endpoint.ts';
-import { Deleted, flag, page, pathId, text, uniqueBy } from '../http/schemas.ts';
+import { created, json, page, resource } from '../http/endpoint.ts';
+import { Deleted, flag, pathId, text, uniqueBy } from '../http/schemas.ts';
 import { addMaxDays, createKey, keyAnswer, keyFields, newKey } from './parts/api-key.ts';
 
 const permission = text(100).meta({ examples: ['student.read'] });
@@ -41,12 +41,11 @@ export const apiKeys = resource(
       operation: 'api_keys_list',
       summary: 'List API keys',
       description: 'The keys of all users of the school. `search` matches name, prefix and email of the user.',
-      query: page(
-        { user_id: pathId.optional(), permission: permission.optional(), is_expired: flag.optional() },
-        ApiKey,
-      ),
-      answer: ApiKey,
-      isPage: true,
+      response: page(ApiKey, {
+        user_id: pathId.optional(),
+        permission: permission.optional(),
+        is_expired: flag.optional(),
+      }),
     },
     'POST /': {
       operation: 'api_keys_create',
@@ -55,20 +54,18 @@ export const apiKeys = resource(
         '403 `forbidden` for a permission that you do not have. 409 `conflict` if you have 20 keys. An expiry may be ' +
         'required and limited by the service.',
       body: ApiKeyInput,
-      answer: NewApiKey,
-      isCreate: true,
       resolve: addMaxDays,
-      handler: createKey('api_keys_create'),
+      response: created(NewApiKey, { handler: createKey('api_keys_create') }),
     },
-    'GET /:id': { operation: 'api_keys_get', summary: 'Get an API key', answer: ApiKey },
+    'GET /:id': { operation: 'api_keys_get', summary: 'Get an API key', response: json(ApiKey) },
     'PUT /:id': {
       operation: 'api_keys_update',
       summary: 'Update an API key',
       description:
         'Only your own. The key itself stays the same. 403 `forbidden` for a new permission that you do not have.',
       body: ApiKeyChange,
-      answer: ApiKey,
       resolve: addMaxDays,
+      response: json(ApiKey),
     },
     'DELETE /:id': {
       operation: 'api_keys_delete',
@@ -76,7 +73,7 @@ export const apiKeys = resource(
       description:
         'It stops working at once. To revoke the key of another user, you need all permissions in its list (403 ' +
         '`forbidden`).',
-      answer: Deleted,
+      response: json(Deleted),
     },
   },
 );

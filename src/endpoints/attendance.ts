@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import { resource } from '../http/endpoint.ts';
+import { json, page, resource } from '../http/endpoint.ts';
 import { choice } from '../http/coercion.ts';
-import { date, dateRange, id, page, pathId, timestamp, uniqueBy } from '../http/schemas.ts';
+import { date, dateRange, id, pathId, timestamp, uniqueBy } from '../http/schemas.ts';
 import { attendanceRate } from './parts/attendance-rate.ts';
 import { dayHoliday, dayOfWeek } from './parts/school-day.ts';
 
@@ -157,9 +157,10 @@ export const CalendarDay = z
   })
   .meta({ id: 'CalendarDay' });
 
-const studentQuery = dateRange(
-  page({ ...range, academic_year_id: pathId.optional() }, StudentMark, { defaultSize: 100 }),
-  maxDays,
+const studentMarks = page(
+  StudentMark,
+  { ...range, academic_year_id: pathId.optional() },
+  { defaultSize: 100, maxDays, within: { data: StudentAttendance, field: 'records' } },
 );
 const studentDays =
   'By default of the current academic year. `academic_year_id`, `from_date` and `to_date` narrow each other; one of the two dates alone means a year from it or up to it.';
@@ -175,35 +176,39 @@ export const attendance = resource(
       description:
         'Writes all marks or none. Students who are not in the request keep their marks. If a student changes class during the day, the last mark counts. For earlier days, the current class of a student may mark them if their class of that day has not. 400 for a day in the future or outside the academic year of the class. 403 if you do not teach the class and do not have `attendance.manage`. 409 `conflict` for new marks on a holiday (existing marks can be corrected) and for a student whom the class of that day has marked. 422 `invalid_reference` for a class that you cannot read and for a student who is not in the class, neither now nor on that day.',
       body: AttendanceInput,
-      answer: Marked,
+      response: json(Marked),
     },
     'GET /my-classes': {
       operation: 'attendance_my_classes',
       summary: 'List the classes that you can mark',
       description:
         'Classes of the current academic year: those that you teach, all of them with `attendance.manage`, none without `attendance.mark`.',
-      query: page({}, MarkableClass),
-      answer: MarkableClass,
-      isPage: true,
+      response: page(MarkableClass),
     },
     'GET /class/:class_id': {
       operation: 'attendance_class',
       summary: 'List the attendance of a class',
       description:
         'With `date` (by default today), every student who was enrolled or marked in the class on that day, marked or not; `day` tells whether it was a school day. With `from_date` or `to_date`, the marks of that range of at most a year, or of `date` within it. `search` matches the students.',
-      query: dateRange(page({ date: date.optional(), ...range, status: status.optional() }, AttendanceMark), maxDays),
-      answer: AttendanceMark,
-      isPage: true,
-      extraFields: {
-        day: z
-          .object({
-            date,
-            is_working_day: z.boolean().meta({ description: 'Whether school takes place on this day of the week.' }),
-            holiday: dayHoliday,
-          })
-          .optional()
-          .meta({ description: 'The requested day. Not returned with `from_date` or `to_date`.' }),
-      },
+      response: page(
+        AttendanceMark,
+        { date: date.optional(), ...range, status: status.optional() },
+        {
+          maxDays,
+          extraFields: {
+            day: z
+              .object({
+                date,
+                is_working_day: z
+                  .boolean()
+                  .meta({ description: 'Whether school takes place on this day of the week.' }),
+                holiday: dayHoliday,
+              })
+              .optional()
+              .meta({ description: 'The requested day. Not returned with `from_date` or `to_date`.' }),
+          },
+        },
+      ),
     },
     'GET /class/:class_id/summary': {
       operation: 'attendance_class_summary',
@@ -211,34 +216,26 @@ export const attendance = resource(
       description:
         'Every student with their marks, and counts per student and per day, for a range of at most a year, by default the current month. Not paginated, so that it can be printed.',
       query: dateRange(z.strictObject(range), maxDays),
-      answer: ClassRegister,
+      response: json(ClassRegister),
     },
     'GET /student/:student_id': {
       operation: 'attendance_student',
       summary: 'Get the attendance of a student',
       description: `${studentDays} Teachers see the marks of the classes that they teach.`,
-      query: studentQuery,
-      answer: StudentAttendance,
-      isPage: true,
-      pagedField: 'records',
+      response: studentMarks,
     },
     'GET /me': {
       operation: 'attendance_me',
       summary: 'Get your own attendance',
       description: `${studentDays} 404 if your account is not linked to a student.`,
-      query: studentQuery,
-      answer: StudentAttendance,
-      isPage: true,
-      pagedField: 'records',
+      response: studentMarks,
     },
     'GET /calendar-holidays': {
       operation: 'attendance_calendar_holidays',
       summary: 'Get the calendar with holidays and attendance',
       description:
         'Every day of a range of at most a year, by default the current month; one of the two dates alone means the month of that date. `student_id` selects the student whose status is returned: any student with `attendance.read`, for teachers those of their classes with the marks of those classes, for students themselves. 404 for other students.',
-      query: dateRange(page({ ...range, student_id: pathId.optional() }, CalendarDay, { defaultSize: 100 }), maxDays),
-      answer: CalendarDay,
-      isPage: true,
+      response: page(CalendarDay, { ...range, student_id: pathId.optional() }, { defaultSize: 100, maxDays }),
     },
   },
 );

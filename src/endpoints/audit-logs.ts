@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { type ExportColumn, exporter, exportFormat, exportTypes } from './parts/exports.ts';
-import { resource } from '../http/endpoint.ts';
+import { type ExportColumn, exported, exportFormat } from './parts/exports.ts';
+import { json, resource } from '../http/endpoint.ts';
 import { search } from '../http/schemas.ts';
 import { auditFilters } from './platform.ts';
 
@@ -14,15 +14,14 @@ export const auditLogs = resource('/platform/audit-logs', 'Audit log', 'Actions 
   'GET /actions': {
     operation: 'platform_audit_logs_actions',
     summary: 'List the actions in the audit log',
-    answer: z.array(z.string().meta({ examples: ['tenant.suspend'] })),
+    response: json(z.array(z.string().meta({ examples: ['tenant.suspend'] }))),
   },
   'GET /export': {
     operation: 'platform_audit_logs_export',
     summary: 'Export the audit log',
     description: 'Oldest first, with the filters of the list. The export itself is recorded.',
     query: z.strictObject({ ...exportFormat, search, ...auditFilters }),
-    bytes: exportTypes,
-    handler: exporter('platform_audit_logs_export_page', {
+    response: exported('platform_audit_logs_export_page', {
       name: 'audit-log',
       begin: 'platform_audit_logs_export',
       columns: [

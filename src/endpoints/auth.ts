@@ -1,10 +1,10 @@
 import { z } from 'zod';
-import { type Exchange, type Handler, resource } from '../http/endpoint.ts';
+import { type Exchange, file, type Handler, json, page, resource } from '../http/endpoint.ts';
 import { cleanPicture } from '../documents/picture.ts';
 import { ApiError } from '../domain/errors.ts';
 import { toApiError } from '../http/errors.ts';
 import { refreshCookie, refreshTokenOf, requireSameOrigin } from '../http/credentials/cookies.ts';
-import { Deleted, email, id, optionalText, page, password, text, timestamp, timestamps } from '../http/schemas.ts';
+import { Deleted, email, id, optionalText, password, text, timestamp, timestamps } from '../http/schemas.ts';
 import {
   type Credentials,
   LoginAnswer,
@@ -163,17 +163,13 @@ export const auth = resource('/auth', 'Auth', 'Login, sessions, and your own pro
       'Answers 403 forbidden to the right password of a teacher or student whose record is inactive. ' +
       'Answers 401 second_factor_required if the account needs a second factor and the device is not remembered.',
     body: Login,
-    answer: LoginAnswer,
-    issuesRefreshToken: true,
-    knowsDevices: true,
-    handler: login,
+    response: json(LoginAnswer, { handler: login, issuesRefreshToken: true, knowsDevices: true }),
   },
   'POST /logout': {
     operation: 'auth_logout',
     summary: 'Log out',
     description: 'Revokes the access token and the refresh token at once, and deletes the refresh cookie.',
-    answer: Identified,
-    handler: logout,
+    response: json(Identified, { handler: logout }),
   },
   'POST /refresh': {
     operation: 'auth_refresh',
@@ -184,30 +180,29 @@ export const auth = resource('/auth', 'Auth', 'Login, sessions, and your own pro
       'The response has a successor of the refresh token in the same form. A client may keep its first token as long ' +
       'as the session lasts, or switch to the successor each time. The first use of a successor retires the token ' +
       'before it: using that one again ends the session.',
-    answer: z.object({ access_token: z.string() }).meta({ id: 'RefreshAnswer' }),
-    issuesRefreshToken: true,
-    handler: refresh,
+    response: json(z.object({ access_token: z.string() }).meta({ id: 'RefreshAnswer' }), {
+      handler: refresh,
+      issuesRefreshToken: true,
+    }),
   },
   'GET /sessions': {
     operation: 'auth_sessions_list',
     summary: 'List your own sessions',
     description: 'The one that was used last comes first. At most 20; impersonations are not listed.',
-    query: page({}, Session),
-    answer: Session,
-    isPage: true,
+    response: page(Session),
   },
   'DELETE /sessions/:id': {
     operation: 'auth_sessions_delete',
     summary: 'End one of your own sessions',
     description: 'Its access token and refresh token stop working at once, and its device is no longer known.',
-    answer: Deleted,
+    response: json(Deleted),
   },
-  'GET /profile': { operation: 'auth_profile', summary: 'Get your own profile', answer: Profile },
+  'GET /profile': { operation: 'auth_profile', summary: 'Get your own profile', response: json(Profile) },
   'PUT /profile': {
     operation: 'auth_profile_update',
     summary: 'Update your own profile',
     body: ProfileChange,
-    answer: Profile,
+    response: json(Profile),
   },
   'GET /profile/picture': {
     operation: 'auth_profile_picture',
@@ -215,7 +210,7 @@ export const auth = resource('/auth', 'Auth', 'Login, sessions, and your own pro
     query: z.strictObject({
       v: z.string().max(50).optional().meta({ description: 'Version of the picture, for caches.' }),
     }),
-    bytes: ['image/jpeg', 'image/png'],
+    response: file(['image/jpeg', 'image/png']),
   },
   'POST /profile/picture': {
     operation: 'auth_profile_picture_set',
@@ -231,23 +226,22 @@ export const auth = resource('/auth', 'Auth', 'Login, sessions, and your own pro
       label: 'picture',
       picture: cleanPicture,
     },
-    answer: Profile,
+    response: json(Profile),
   },
   'POST /password/change': {
     operation: 'auth_password_change',
     summary: 'Change your own password',
     description: 'Ends your other sessions. The new password must differ from the current one.',
     body: z.strictObject({ current_password: z.string().min(1).max(200), password }).meta({ id: 'PasswordChange' }),
-    answer: Identified,
-    handler: changePassword,
+    response: json(Identified, { handler: changePassword }),
   },
   'POST /password/forgot': {
     operation: 'auth_password_forgot',
     summary: 'Request an email to reset the password',
     description: 'The response is the same for known and unknown addresses.',
     body: z.strictObject({ email, ...school }).meta({ id: 'PasswordForgot' }),
-    isAlwaysCounted: true,
-    answer: Message,
+    countsSuccesses: true,
+    response: json(Message),
   },
   'POST /password/reset': {
     operation: 'auth_password_reset',
@@ -255,25 +249,24 @@ export const auth = resource('/auth', 'Auth', 'Login, sessions, and your own pro
     description:
       'Ends all your sessions. The new password must differ from the current one; a refusal keeps the token.',
     body: z.strictObject({ token, password }).meta({ id: 'PasswordReset' }),
-    answer: Identified,
-    handler: resetPassword,
+    response: json(Identified, { handler: resetPassword }),
   },
   'GET /email/verify': {
     operation: 'auth_email_verify',
     operationId: 'auth_email_verify_link',
     summary: 'Verify an email address by link',
     query: z.strictObject({ token }),
-    answer: Verified,
+    response: json(Verified),
   },
   'POST /email/verify': {
     operation: 'auth_email_verify',
     summary: 'Verify an email address',
     body: z.strictObject({ token }).meta({ id: 'EmailVerify' }),
-    answer: Verified,
+    response: json(Verified),
   },
   'GET /enabled-features': {
     operation: 'auth_enabled_features',
     summary: 'List the features enabled for the school',
-    answer: z.array(z.string().meta({ examples: ['transport'] })),
+    response: json(z.array(z.string().meta({ examples: ['transport'] }))),
   },
 });

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { resource } from '../http/endpoint.ts';
-import { exporter, exportFormat, exportTypes } from './parts/exports.ts';
+import { exported, exportFormat } from './parts/exports.ts';
 import { flag, pathId } from '../http/schemas.ts';
 import { studentColumns } from './parts/student-columns.ts';
 
@@ -18,8 +18,7 @@ export const balances = resource('/finance/balances', 'Finance balances', 'What 
       class_id: pathId.optional().meta({ description: 'Only fees and invoices that were billed for this class.' }),
       only_open: flag.optional().meta({ description: 'If true, students who owe nothing are left out.' }),
     }),
-    bytes: exportTypes,
-    handler: exporter('balances_export', {
+    response: exported('balances_export', {
       name: 'balances',
       columns: [
         studentColumns.admissionNumber,

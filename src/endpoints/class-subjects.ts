@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { resource } from '../http/endpoint.ts';
-import { Deleted, id, page, pathId, timestamps } from '../http/schemas.ts';
+import { created, json, page, resource } from '../http/endpoint.ts';
+import { Deleted, id, pathId, timestamps } from '../http/schemas.ts';
 import { periodsPerWeek } from './subjects.ts';
 
 const fields = {
@@ -43,38 +43,32 @@ export const classSubjects = resource(
       operation: 'class_subjects_list',
       summary: 'List class subjects',
       description: '`search` matches class, subject and teacher. A teacher sees only the classes that they teach.',
-      query: page(
-        {
-          class_id: pathId.optional(),
-          academic_year_id: pathId.optional(),
-          subject_id: pathId.optional(),
-          teacher_id: pathId.optional(),
-        },
-        ClassSubject,
-      ),
-      answer: ClassSubject,
-      isPage: true,
+      response: page(ClassSubject, {
+        class_id: pathId.optional(),
+        academic_year_id: pathId.optional(),
+        subject_id: pathId.optional(),
+        teacher_id: pathId.optional(),
+      }),
     },
     'POST /': {
       operation: 'class_subjects_create',
       summary: 'Create a class subject',
       description: 'Adds a subject to a class. 409 `conflict` if the class already has the subject.',
       body: ClassSubjectInput,
-      answer: ClassSubject,
-      isCreate: true,
+      response: created(ClassSubject),
     },
-    'GET /:id': { operation: 'class_subjects_get', summary: 'Get a class subject', answer: ClassSubject },
+    'GET /:id': { operation: 'class_subjects_get', summary: 'Get a class subject', response: json(ClassSubject) },
     'PUT /:id': {
       operation: 'class_subjects_update',
       summary: 'Update a class subject',
       body: ClassSubjectChange,
-      answer: ClassSubject,
+      response: json(ClassSubject),
     },
     'DELETE /:id': {
       operation: 'class_subjects_delete',
       summary: 'Delete a class subject',
       description: 'Removes the subject from the class. The timetable does not change.',
-      answer: Deleted,
+      response: json(Deleted),
     },
   },
 );

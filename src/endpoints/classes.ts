@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { resource } from '../http/endpoint.ts';
-import { Deleted, flag, id, optionalText, page, pathId, text, timestamps } from '../http/schemas.ts';
+import { created, json, page, resource } from '../http/endpoint.ts';
+import { Deleted, flag, id, optionalText, pathId, text, timestamps } from '../http/schemas.ts';
 import { Student } from './students.ts';
 
 const ClassInput = z
@@ -156,7 +156,8 @@ export const classes = resource(
       operation: 'classes_list',
       summary: 'List classes',
       description: 'Ordered by grade, name and section. `search` matches name, section and room.',
-      query: page(
+      response: page(
+        Class,
         {
           academic_year_id: pathId.optional(),
           grade_id: pathId.optional(),
@@ -165,11 +166,8 @@ export const classes = resource(
           medium_id: pathId.optional(),
           class_teacher_id: pathId.optional(),
         },
-        Class,
         { sorts: ['grade'] },
       ),
-      answer: Class,
-      isPage: true,
     },
     'POST /': {
       operation: 'classes_create',
@@ -177,8 +175,7 @@ export const classes = resource(
       description:
         '409 `conflict` if the academic year already has a class with this name and section, or if the class teacher has another class in that year.',
       body: ClassInput,
-      answer: Class,
-      isCreate: true,
+      response: created(Class),
     },
     'POST /copy': {
       operation: 'classes_copy',
@@ -186,7 +183,7 @@ export const classes = resource(
       description:
         'Copies the classes with their subjects and teachers, but not their students. Skips a class whose name and section the target year already has.',
       body: ClassCopy,
-      answer: CopiedClasses,
+      response: json(CopiedClasses),
     },
     'POST /subjects/by-grade': {
       operation: 'classes_subjects_by_grade',
@@ -194,17 +191,15 @@ export const classes = resource(
       description:
         'Adds the subjects of the subject template of the grade. If the grade has no template, adds every subject of the school with 5 periods per week. Does not change subjects that a class already has.',
       body: SubjectsByGrade,
-      answer: AddedSubjects,
+      response: json(AddedSubjects),
     },
     'GET /meta/available-class-teachers': {
       operation: 'classes_available_class_teachers',
       summary: 'List available class teachers',
       description: 'Active teachers who are not class teacher in the academic year. Defaults to the current year.',
-      query: page({ academic_year_id: pathId.optional() }, FreeTeacher),
-      answer: FreeTeacher,
-      isPage: true,
+      response: page(FreeTeacher, { academic_year_id: pathId.optional() }),
     },
-    'GET /:id': { operation: 'classes_get', summary: 'Get a class', answer: Class },
+    'GET /:id': { operation: 'classes_get', summary: 'Get a class', response: json(Class) },
     'PUT /:id': {
       operation: 'classes_update',
       summary: 'Update a class',
@@ -214,22 +209,20 @@ export const classes = resource(
         id: 'ClassChange',
         description: 'Any subset of the fields of a class.',
       }),
-      answer: Class,
+      response: json(Class),
     },
     'DELETE /:id': {
       operation: 'classes_delete',
       summary: 'Delete a class',
       description:
         'Also deletes its subjects and teacher assignments. 409 `in_use` if the class has or had students, also deleted ones, or if fees refer to it.',
-      answer: Deleted,
+      response: json(Deleted),
     },
     'GET /:id/students': {
       operation: 'classes_students_list',
       summary: 'List the students of a class',
       description: 'Students who are enrolled in the class or completed the year in it. Also requires `class.read`.',
-      query: page({ is_active: flag.optional() }, Student),
-      answer: Student,
-      isPage: true,
+      response: page(Student, { is_active: flag.optional() }),
     },
     'POST /:id/students': {
       operation: 'classes_students_add',
@@ -237,37 +230,30 @@ export const classes = resource(
       description:
         '409 `conflict` if the student is already in the class or the class is full. Also requires `student.read`.',
       body: z.strictObject({ student_id: id }).meta({ id: 'ClassStudentInput' }),
-      answer: Student,
+      response: json(Student),
     },
     'DELETE /:id/students/:student_id': {
       operation: 'classes_students_remove',
       summary: 'Remove a student from a class',
       description: 'The student is then in no class.',
-      answer: Deleted,
+      response: json(Deleted),
     },
     'GET /:id/unassigned-students': {
       operation: 'classes_unassigned_students',
       summary: 'List students outside a class',
       description: 'Active students who are not in this class. Also requires `class.read`.',
-      query: page(
-        {
-          without_class: flag
-            .optional()
-            .meta({ description: 'true: only students without a class. false: only students with another class.' }),
-          grade_id: pathId.optional(),
-        },
-        Student,
-      ),
-      answer: Student,
-      isPage: true,
+      response: page(Student, {
+        without_class: flag
+          .optional()
+          .meta({ description: 'true: only students without a class. false: only students with another class.' }),
+        grade_id: pathId.optional(),
+      }),
     },
     'GET /:id/teachers': {
       operation: 'classes_teachers_list',
       summary: 'List the teachers of a class',
       description: 'The class teacher, the teachers of its subjects and of its timetable, and other assigned teachers.',
-      query: page({}, ClassTeacher),
-      answer: ClassTeacher,
-      isPage: true,
+      response: page(ClassTeacher),
     },
     'POST /:id/teachers': {
       operation: 'classes_teachers_add',
@@ -275,22 +261,20 @@ export const classes = resource(
       description:
         'The teacher can access the class from their next request. 409 `conflict` if they would become class teacher of a second class in the academic year.',
       body: ClassTeacherInput,
-      answer: ClassTeacher,
+      response: json(ClassTeacher),
     },
     'DELETE /:id/teachers/:teacher_id': {
       operation: 'classes_teachers_remove',
       summary: 'Remove a teacher from a class',
       description:
         'Also removes the teacher from the subjects of the class. The teacher loses access to the class with their next request. 409 `in_use` while the timetable of the class has lessons with this teacher.',
-      answer: Deleted,
+      response: json(Deleted),
     },
     'GET /:id/unassigned-teachers': {
       operation: 'classes_unassigned_teachers',
       summary: 'List teachers outside a class',
       description: 'Active teachers who do not teach this class.',
-      query: page({}, FreeTeacher),
-      answer: FreeTeacher,
-      isPage: true,
+      response: page(FreeTeacher),
     },
   },
 );

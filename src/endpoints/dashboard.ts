@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { resource } from '../http/endpoint.ts';
+import { json, resource } from '../http/endpoint.ts';
 import { date, id, timestamp } from '../http/schemas.ts';
 
 const nullWithout = 'Null without `dashboard.read`.';
@@ -59,6 +59,6 @@ export const dashboard = resource('/dashboard', 'Dashboard', 'The key figures of
     summary: 'Get the dashboard',
     description:
       'Answers every user of the school. Figures that the user may not see are null. A teacher gets the figures of the classes that they teach.',
-    answer: Dashboard,
+    response: json(Dashboard),
   },
 });

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { isAllowedEndpoint, isFirebaseToken, readSubscription, subscriptionToken } from '../domain/push.ts';
-import { type Exchange, resource } from '../http/endpoint.ts';
+import { type Exchange, json, resource } from '../http/endpoint.ts';
 import { choice } from '../http/coercion.ts';
 import { ApiError } from '../domain/errors.ts';
 import { Deleted, id, text, timestamps } from '../http/schemas.ts';
@@ -51,21 +51,20 @@ export const devices = resource('/devices', 'Devices', 'The devices that receive
       'user keeps the 20 devices that were registered last. Of a PushSubscription the endpoint and the keys are ' +
       'stored. Returns 400 if the endpoint does not belong to an allowed push service.',
     body: DeviceInput,
-    answer: Device,
-    handler: register,
+    response: json(Device, { handler: register }),
   },
   'GET /web-push-key': {
     operation: 'devices_web_push_key',
     summary: 'Get the key for Web Push subscriptions',
     description: 'The `applicationServerKey` for `pushManager.subscribe()`; null if Web Push is not configured.',
-    answer: z.object({ public_key: z.string().nullable() }).meta({ id: 'WebPushKey' }),
-    handler: ({ services, call }) => call('devices_web_push_key', { public_key: services.config.VAPID_PUBLIC_KEY }),
+    response: json(z.object({ public_key: z.string().nullable() }).meta({ id: 'WebPushKey' }), {
+      handler: ({ services, call }) => call('devices_web_push_key', { public_key: services.config.VAPID_PUBLIC_KEY }),
+    }),
   },
   'DELETE /:token': {
     operation: 'devices_delete',
     summary: 'Delete one of your devices',
     params: { token },
-    answer: Deleted,
-    handler: remove,
+    response: json(Deleted, { handler: remove }),
   },
 });

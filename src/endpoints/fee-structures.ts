@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import { resource } from '../http/endpoint.ts';
+import { created, json, page, resource } from '../http/endpoint.ts';
 import { choice } from '../http/coercion.ts';
-import { amount, date, Deleted, id, money, optionalText, page, pathId, text, timestamps } from '../http/schemas.ts';
+import { amount, date, Deleted, id, money, optionalText, pathId, text, timestamps } from '../http/schemas.ts';
 
 /** How often a fee component is billed. */
 export const frequency = choice(['one_time', 'monthly', 'quarterly', 'half_yearly', 'term', 'annual'], {
@@ -97,9 +97,7 @@ export const feeStructures = resource(
       operation: 'fee_structures_list',
       summary: 'List fee structures',
       description: '`search` matches name and description.',
-      query: page({ academic_year_id: pathId.optional(), class_id: pathId.optional() }, FeeStructure),
-      answer: FeeStructure,
-      isPage: true,
+      response: page(FeeStructure, { academic_year_id: pathId.optional(), class_id: pathId.optional() }),
     },
     'POST /': {
       operation: 'fee_structures_create',
@@ -107,44 +105,42 @@ export const feeStructures = resource(
       description:
         'Components and classes are optional. 409 `conflict` if the academic year has a fee structure with this name.',
       body: FeeStructureInput,
-      answer: FeeStructure,
-      isCreate: true,
+      response: created(FeeStructure),
     },
-    'GET /:id': { operation: 'fee_structures_get', summary: 'Get a fee structure', answer: FeeStructure },
+    'GET /:id': { operation: 'fee_structures_get', summary: 'Get a fee structure', response: json(FeeStructure) },
     'PUT /:id': {
       operation: 'fee_structures_update',
       summary: 'Update a fee structure',
       description:
         'Existing student fees keep their names and amounts. 409 `in_use` for removing a billed component or changing its frequency, and for another academic year after students have been billed.',
       body: FeeStructureChange,
-      answer: FeeStructure,
+      response: json(FeeStructure),
     },
     'DELETE /:id': {
       operation: 'fee_structures_delete',
       summary: 'Delete a fee structure',
       description: '409 `in_use` if students have been billed with it.',
-      answer: Deleted,
+      response: json(Deleted),
     },
     'POST /:id/components': {
       operation: 'fee_structures_components_create',
       summary: 'Add a component to a fee structure',
       description: '409 `conflict` if the fee structure has a component with this name.',
       body: ComponentInput,
-      answer: FeeComponent,
-      isCreate: true,
+      response: created(FeeComponent),
     },
     'DELETE /:id/components/:component_id': {
       operation: 'fee_structures_components_delete',
       summary: 'Delete a component of a fee structure',
       description: '409 `in_use` if the component has been billed.',
-      answer: Deleted,
+      response: json(Deleted),
     },
     'POST /:id/assign-classes': {
       operation: 'fee_structures_assign_classes',
       summary: 'Replace the classes of a fee structure',
       description: 'Classes not listed are removed. Existing student fees do not change.',
       body: z.strictObject({ class_ids: classIds }).meta({ id: 'FeeStructureClasses' }),
-      answer: FeeStructure,
+      response: json(FeeStructure),
     },
   },
 );

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { resource } from '../http/endpoint.ts';
+import { json, resource } from '../http/endpoint.ts';
 import { amount, id, pathId } from '../http/schemas.ts';
 
 const totals = {
@@ -41,7 +41,7 @@ export const financeSummary = resource(
       query: z.strictObject({
         academic_year_id: pathId.optional().meta({ description: 'Default: the current academic year.' }),
       }),
-      answer: FinanceSummary,
+      response: json(FinanceSummary),
     },
   },
 );

@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { resource } from '../http/endpoint.ts';
-import { date, dateRange, Deleted, id, page, pathId, text, timestamps } from '../http/schemas.ts';
+import { created, json, page, resource } from '../http/endpoint.ts';
+import { date, Deleted, id, pathId, text, timestamps } from '../http/schemas.ts';
 
 /** Longest range of days of a request: ten years. */
 const maxDays = 3660;
@@ -40,12 +40,11 @@ export const holidays = resource(
       summary: 'List holidays',
       description:
         'With `from_date`, `to_date` or `academic_year_id`, the holidays of those days: a recurring holiday is listed once for each year, with its date in that year. One of the two dates alone means a year from it or up to it. Without any of them, each holiday is listed once with its original date. `search` matches the name.',
-      query: dateRange(
-        page({ academic_year_id: pathId.optional(), from_date: date.optional(), to_date: date.optional() }, Holiday),
-        maxDays,
+      response: page(
+        Holiday,
+        { academic_year_id: pathId.optional(), from_date: date.optional(), to_date: date.optional() },
+        { maxDays },
       ),
-      answer: Holiday,
-      isPage: true,
     },
     'POST /': {
       operation: 'holidays_create',
@@ -53,27 +52,26 @@ export const holidays = resource(
       description:
         'Existing attendance marks of the day stay. 409 `conflict` if the day already has a holiday with this name.',
       body: HolidayInput,
-      answer: Holiday,
-      isCreate: true,
+      response: created(Holiday),
     },
     'GET /:id': {
       operation: 'holidays_get',
       summary: 'Get a holiday',
       description: 'A recurring holiday has its original date.',
-      answer: Holiday,
+      response: json(Holiday),
     },
     'PUT /:id': {
       operation: 'holidays_update',
       summary: 'Update a holiday',
       description: '409 `conflict` if the day already has another holiday with this name.',
       body: HolidayChange,
-      answer: Holiday,
+      response: json(Holiday),
     },
     'DELETE /:id': {
       operation: 'holidays_delete',
       summary: 'Delete a holiday',
       description: 'Deletes a recurring holiday in every year.',
-      answer: Deleted,
+      response: json(Deleted),
     },
   },
 );

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { type Handler, resource } from '../http/endpoint.ts';
+import { type Handler, json, resource } from '../http/endpoint.ts';
 import { id, text, timestamp } from '../http/schemas.ts';
 
 /** How long an impersonation lasts; db/core/lifetimes.sql decides it. */
@@ -62,7 +62,6 @@ export const impersonation = resource('/platform', 'Impersonation', 'Operators a
       'Passwords, logins, roles, devices and calendar feeds cannot be changed. ' +
       'Each request is recorded in the audit log with both names, and the admins of the school are notified.',
     body: ImpersonationInput,
-    answer: Impersonation,
-    handler: impersonate,
+    response: json(Impersonation, { handler: impersonate }),
   },
 });

@@ -2,7 +2,7 @@ import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
 import { z } from 'zod';
 import { requestOwner } from '../http/request-owner.ts';
 import { disconnectSignal } from '../http/disconnect.ts';
-import { type Handler, resource } from '../http/endpoint.ts';
+import { created, download, type FileHandler, type Handler, resource } from '../http/endpoint.ts';
 import { coerce } from '../http/coercion.ts';
 import { fileFormat } from './parts/exports.ts';
 import { flag, id, optionalText } from '../http/schemas.ts';
@@ -185,7 +185,7 @@ const isText = (field: z.ZodType) =>
   ![z.ZodBoolean, z.ZodNumber, z.ZodISODate].some((type) => unwrap(field) instanceof type);
 
 /** A template file: with columns for names rather than ids; an .xlsx also has a sheet that describes the columns. */
-function template(people: People): Handler {
+function template(people: People): FileHandler {
   return async ({ params, call }) => {
     const names = JSON.parse(await call(`imports_${people}_template`, {})) as Record<string, string[]>;
     const offered = [...columns[people]].filter(
@@ -235,16 +235,13 @@ export const imports = resource('', 'Imports', 'Imports of students or teachers 
     query: form,
     body: form,
     upload,
-    answer: Report,
-    isCreate: true,
-    handler: importer('students'),
+    response: created(Report, { handler: importer('students') }),
   },
   'GET /students/import/template': {
     operation: 'imports_students_template',
     summary: 'Get a template file for students',
     query: format,
-    bytes: [csvType, xlsxType],
-    handler: template('students'),
+    response: download([csvType, xlsxType], template('students')),
   },
   'POST /teachers/import': {
     operation: 'imports_teachers',
@@ -253,15 +250,12 @@ export const imports = resource('', 'Imports', 'Imports of students or teachers 
     query: form,
     body: form,
     upload,
-    answer: Report,
-    isCreate: true,
-    handler: importer('teachers'),
+    response: created(Report, { handler: importer('teachers') }),
   },
   'GET /teachers/import/template': {
     operation: 'imports_teachers_template',
     summary: 'Get a template file for teachers',
     query: format,
-    bytes: [csvType, xlsxType],
-    handler: template('teachers'),
+    response: download([csvType, xlsxType], template('teachers')),
   },
 });

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { resource } from '../http/endpoint.ts';
+import { created, json, page, resource } from '../http/endpoint.ts';
 import { choice } from '../http/coercion.ts';
 import { invoiceFileName } from '../documents/invoice.ts';
 import { paymentMethod } from './payments.ts';
@@ -7,14 +7,12 @@ import { pdfDownload } from './parts/pdf-download.ts';
 import {
   amount,
   date,
-  dateRange,
   Deleted,
   flag,
   id,
   includeEnded,
   money,
   optionalText,
-  page,
   pathId,
   text,
   timestamp,
@@ -148,53 +146,49 @@ export const invoices = resource(
       summary: 'List invoices',
       description:
         'Latest first, without void invoices. `status=void` lists those, `include_ended=true` all. `search` matches the invoice number and the student. A student sees only their own, and no drafts.',
-      query: dateRange(
-        page(
-          {
-            student_id: pathId.optional(),
-            class_id: pathId.optional().meta({ description: 'The class of the student when the invoice was created.' }),
-            status: status.optional(),
-            include_ended: includeEnded,
-            only_open: flag.optional().meta({ description: '`true`: only invoices that are not paid in full.' }),
-            from_date: date.optional().meta({ description: 'Issued on or after this day.' }),
-            to_date: date.optional().meta({ description: 'Issued on or before this day.' }),
-            due_from: date.optional(),
-            due_to: date.optional(),
-          },
-          Invoice,
-        ),
+      response: page(
+        Invoice,
+        {
+          student_id: pathId.optional(),
+          class_id: pathId.optional().meta({ description: 'The class of the student when the invoice was created.' }),
+          status: status.optional(),
+          include_ended: includeEnded,
+          only_open: flag.optional().meta({ description: '`true`: only invoices that are not paid in full.' }),
+          from_date: date.optional().meta({ description: 'Issued on or after this day.' }),
+          to_date: date.optional().meta({ description: 'Issued on or before this day.' }),
+          due_from: date.optional(),
+          due_to: date.optional(),
+        },
+        { maxDays: Infinity },
       ),
-      answer: Invoice,
-      isPage: true,
     },
     'POST /': {
       operation: 'invoices_create',
       summary: 'Create an invoice',
       description: 'Issues the invoice at once, with the next number of the year, unless `status` is `draft`.',
       body: InvoiceInput,
-      answer: InvoiceWithPayments,
-      isCreate: true,
+      response: created(InvoiceWithPayments),
     },
-    'GET /:id': { operation: 'invoices_get', summary: 'Get an invoice', answer: InvoiceWithPayments },
+    'GET /:id': { operation: 'invoices_get', summary: 'Get an invoice', response: json(InvoiceWithPayments) },
     'PUT /:id': {
       operation: 'invoices_update',
       summary: 'Update an invoice',
       description: '409 `invalid_state` if the invoice is void or has payments.',
       body: InvoiceChange,
-      answer: InvoiceWithPayments,
+      response: json(InvoiceWithPayments),
     },
     'DELETE /:id': {
       operation: 'invoices_delete',
       summary: 'Delete an invoice',
       description:
         'Deletes a draft. Voids an issued invoice instead, because its number is in use. 404 if the invoice is void. 409 `invalid_state` if it has payments.',
-      answer: Deleted,
+      response: json(Deleted),
     },
     'POST /:id/issue': {
       operation: 'invoices_issue',
       summary: 'Issue an invoice',
       description: 'Gives a draft the next number of the year. 409 `invalid_state` if the invoice is not a draft.',
-      answer: InvoiceWithPayments,
+      response: json(InvoiceWithPayments),
     },
     'POST /:id/void': {
       operation: 'invoices_void',
@@ -203,7 +197,7 @@ export const invoices = resource(
       body: z
         .strictObject({ reason: text(500).meta({ examples: ['Billed to the wrong student'] }) })
         .meta({ id: 'InvoiceVoid' }),
-      answer: InvoiceWithPayments,
+      response: json(InvoiceWithPayments),
     },
     'GET /:id/download': {
       ...pdfDownload('invoices_download', 'invoice', invoiceFileName),
@@ -221,7 +215,7 @@ export const invoices = resource(
       summary: 'Send a reminder for an invoice',
       description:
         'Emails the invoice to the parent or, without an address of the parent, to the student, at most once a day. A second request on the same day returns the invoice and sends nothing. 409 `invalid_state` for a draft, a paid or void invoice, and if there is no email address.',
-      answer: InvoiceWithPayments,
+      response: json(InvoiceWithPayments),
     },
   },
 );

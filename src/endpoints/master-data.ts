@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { resource, type Resource } from '../http/endpoint.ts';
-import { Deleted, id, optionalText, page, text, timestamps } from '../http/schemas.ts';
+import { created, json, page, resource, type Resource } from '../http/endpoint.ts';
+import { Deleted, id, optionalText, text, timestamps } from '../http/schemas.ts';
 
 /** The endpoints of one reference list. */
 function list(path: `/${string}`, description: string, exampleName: string): Resource {
@@ -33,26 +33,28 @@ function list(path: `/${string}`, description: string, exampleName: string): Res
       summary: `List ${plural}`,
       description:
         'Ordered by sequence, entries without a sequence last, then by name. `search` matches name and description.',
-      query: page({}, Answer),
-      answer: Answer,
-      isPage: true,
+      response: page(Answer),
     },
     'POST /': {
       operation: `${operations}_create`,
       summary: `Create a ${singular}`,
       description: '409 `conflict` if the name is in use.',
       body: Input,
-      answer: Answer,
-      isCreate: true,
+      response: created(Answer),
     },
-    'GET /:id': { operation: `${operations}_get`, summary: `Get a ${singular}`, answer: Answer },
-    'PUT /:id': { operation: `${operations}_update`, summary: `Update a ${singular}`, body: Change, answer: Answer },
+    'GET /:id': { operation: `${operations}_get`, summary: `Get a ${singular}`, response: json(Answer) },
+    'PUT /:id': {
+      operation: `${operations}_update`,
+      summary: `Update a ${singular}`,
+      body: Change,
+      response: json(Answer),
+    },
     'DELETE /:id': {
       operation: `${operations}_delete`,
       summary: `Delete a ${singular}`,
       description:
         '409 `in_use` while another record refers to it, also one of a deleted student. The message names the kind of record.',
-      answer: Deleted,
+      response: json(Deleted),
     },
   });
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { resource } from '../http/endpoint.ts';
-import { Deleted, id, page, text, timestamps, uniqueBy } from '../http/schemas.ts';
+import { created, json, page, resource } from '../http/endpoint.ts';
+import { Deleted, id, text, timestamps, uniqueBy } from '../http/schemas.ts';
 import { channels, channelsAnswer, message, title, type, variableName } from './notifications.ts';
 
 const fields = {
@@ -56,9 +56,7 @@ export const notificationTemplates = resource(
     'GET /': {
       operation: 'notification_templates_list',
       summary: 'List templates',
-      query: page({}, Template),
-      answer: Template,
-      isPage: true,
+      response: page(Template),
     },
     'POST /': {
       operation: 'notification_templates_create',
@@ -67,21 +65,20 @@ export const notificationTemplates = resource(
         'Placeholders: {{first_name}}, {{last_name}}, {{name}}, {{school_name}}, and the `variables`, or those of ' +
         'the event. Any other {{…}} is text.',
       body: TemplateInput,
-      answer: Template,
-      isCreate: true,
+      response: created(Template),
     },
-    'GET /:id': { operation: 'notification_templates_get', summary: 'Get a template', answer: Template },
+    'GET /:id': { operation: 'notification_templates_get', summary: 'Get a template', response: json(Template) },
     'PUT /:id': {
       operation: 'notification_templates_update',
       summary: 'Update a template',
       body: TemplateChange,
-      answer: Template,
+      response: json(Template),
     },
     'DELETE /:id': {
       operation: 'notification_templates_delete',
       summary: 'Delete a template',
       description: 'If the template has the name of an event, the event uses its default texts again.',
-      answer: Deleted,
+      response: json(Deleted),
     },
   },
 );

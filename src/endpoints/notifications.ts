@@ -1,11 +1,11 @@
 import { z } from 'zod';
-import { type Handler, resource } from '../http/endpoint.ts';
+import { type Handler, json, page, resource, stream, type StreamHandler } from '../http/endpoint.ts';
 import { choice, withCoercion } from '../http/coercion.ts';
 import { ApiError } from '../domain/errors.ts';
 import { accessTokenSeconds } from '../http/credentials/tokens.ts';
 import { actionUrl, checkActionUrl } from './parts/action-url.ts';
 import { beginStream, eventId, lastEventId } from './parts/streams.ts';
-import { Deleted, flag, id, page, text, timestamp, timestamps, uniqueBy } from '../http/schemas.ts';
+import { Deleted, flag, id, text, timestamp, timestamps, uniqueBy } from '../http/schemas.ts';
 
 export const channel = choice(['in_app', 'push', 'email'], {
   synonyms: { in_app: ['app'], push: ['push notification'], email: ['mail'] },
@@ -111,13 +111,12 @@ const NotificationEvent = z
   .meta({ id: 'NotificationEvent' });
 
 /** Opens the stream, which begins after the notification that the client had last. */
-const openStream: Handler = async (exchange) => {
+const openStream: StreamHandler = async (exchange) => {
   const last = lastEventId(exchange);
   const { after } = JSON.parse(
     await exchange.call('notifications_stream', last === undefined ? {} : { last_event_id: last }),
   ) as { after: number };
   beginStream(exchange, after);
-  return undefined;
 };
 
 const createStreamToken: Handler = async ({ req, call, services }) => {
@@ -135,10 +134,11 @@ export const notifications = resource(
       operation: 'notifications_list',
       summary: 'List your notifications',
       description: 'Newest first. `unread_count` counts all your unread notifications and ignores the filters.',
-      query: page({ is_read: flag.optional(), type: text(50).optional() }, Notification),
-      answer: Notification,
-      isPage: true,
-      extraFields: { unread_count: z.int() },
+      response: page(
+        Notification,
+        { is_read: flag.optional(), type: text(50).optional() },
+        { extraFields: { unread_count: z.int() } },
+      ),
     },
     'GET /stream': {
       operation: 'notifications_stream',
@@ -157,8 +157,7 @@ export const notifications = resource(
           .optional()
           .meta({ description: 'Like the header, which has priority.', examples: ['42'] }),
       }),
-      isStream: true,
-      handler: openStream,
+      response: stream(openStream),
     },
     'POST /stream-token': {
       operation: 'notifications_stream_token',
@@ -168,21 +167,23 @@ export const notifications = resource(
         '`new EventSource("/api/notifications/stream?token=…")`. The token only opens the stream of this session, ' +
         `within ${String(accessTokenSeconds / 60)} minutes. An \`EventSource\` that reconnects later gets a 401 and ` +
         'closes: get another token, and open the next one with `last_event_id`.',
-      answer: z
-        .object({
-          token: z.string(),
-          expires_at: timestamp,
-          last_event_id: z
-            .int()
-            .meta({ description: 'The id of your newest notification, for a stream that is to begin here.' }),
-        })
-        .meta({ id: 'StreamToken' }),
-      handler: createStreamToken,
+      response: json(
+        z
+          .object({
+            token: z.string(),
+            expires_at: timestamp,
+            last_event_id: z
+              .int()
+              .meta({ description: 'The id of your newest notification, for a stream that is to begin here.' }),
+          })
+          .meta({ id: 'StreamToken' }),
+        { handler: createStreamToken },
+      ),
     },
     'POST /read-all': {
       operation: 'notifications_read_all',
       summary: 'Mark all your notifications as read',
-      answer: z.object({ marked: z.int() }).meta({ id: 'NotificationsMarked' }),
+      response: json(z.object({ marked: z.int() }).meta({ id: 'NotificationsMarked' })),
     },
     'POST /send': {
       operation: 'notifications_send',
@@ -193,15 +194,17 @@ export const notifications = resource(
         '{{school_name}}, and those in `variables`. Any other {{…}} is text. A user who may send only ' +
         'through the roles teacher and student can notify the students of their classes only.',
       body: SendInput,
-      answer: z
-        .object({ sent: z.int().meta({ description: 'The number of users who were notified.' }) })
-        .meta({ id: 'NotificationsSent' }),
+      response: json(
+        z
+          .object({ sent: z.int().meta({ description: 'The number of users who were notified.' }) })
+          .meta({ id: 'NotificationsSent' }),
+      ),
     },
     'GET /events': {
       operation: 'notifications_events_list',
       summary: 'List the events that send notifications',
       description: 'A template with the name of an event overrides the texts of the event.',
-      answer: z.array(NotificationEvent),
+      response: json(z.array(NotificationEvent)),
     },
     'PUT /events/:key': {
       operation: 'notifications_events_update',
@@ -211,13 +214,17 @@ export const notifications = resource(
         .strictObject({ is_enabled: z.boolean(), channels })
         .partial()
         .meta({ id: 'NotificationEventChange', description: 'The fields to change. Omitted fields stay as they are.' }),
-      answer: NotificationEvent,
+      response: json(NotificationEvent),
     },
-    'DELETE /:id': { operation: 'notifications_delete', summary: 'Delete one of your notifications', answer: Deleted },
+    'DELETE /:id': {
+      operation: 'notifications_delete',
+      summary: 'Delete one of your notifications',
+      response: json(Deleted),
+    },
     'POST /:id/read': {
       operation: 'notifications_read',
       summary: 'Mark one of your notifications as read',
-      answer: Notification,
+      response: json(Notification),
     },
   },
 );

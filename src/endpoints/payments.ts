@@ -1,22 +1,10 @@
 import { z } from 'zod';
-import { resource } from '../http/endpoint.ts';
+import { created, json, page, resource } from '../http/endpoint.ts';
 import { choice, withAlias } from '../http/coercion.ts';
-import { exporter, exportFormat, exportTypes } from './parts/exports.ts';
+import { exported, exportFormat } from './parts/exports.ts';
 import { receiptFileName } from '../documents/invoice.ts';
 import { pdfDownload } from './parts/pdf-download.ts';
-import {
-  amount,
-  date,
-  dateRange,
-  id,
-  money,
-  optionalText,
-  page,
-  pathId,
-  search,
-  text,
-  timestamps,
-} from '../http/schemas.ts';
+import { amount, date, dateRange, id, money, optionalText, pathId, search, text, timestamps } from '../http/schemas.ts';
 import { studentColumns } from './parts/student-columns.ts';
 
 export const paymentMethod = choice(['cash', 'check', 'card', 'bank_transfer', 'mobile_money', 'online', 'other'], {
@@ -107,8 +95,7 @@ export const financePayments = resource(
       description:
         '409 `conflict` if the amount exceeds the balance; the message names the balance. 409 `invalid_state` if the fee is waived.',
       body: PaymentInput,
-      answer: Payment,
-      isCreate: true,
+      response: created(Payment),
     },
     'GET /:id/receipt': {
       ...pdfDownload('payments_receipt', 'payment', receiptFileName),
@@ -119,7 +106,7 @@ export const financePayments = resource(
       operation: 'payments_get',
       summary: 'Get a payment',
       description: 'For payments of student fees and of invoices. A student can get only their own.',
-      answer: Payment,
+      response: json(Payment),
     },
     'POST /:id/reverse': {
       operation: 'payments_reverse',
@@ -134,7 +121,7 @@ export const financePayments = resource(
           }),
         })
         .meta({ id: 'PaymentReversal' }),
-      answer: Payment,
+      response: json(Payment),
     },
   },
 );
@@ -150,7 +137,6 @@ const filters = {
   payment_method: paymentMethod.optional(),
   method: otherName('payment_method'),
 };
-const listQuery = dateRange(page(filters, Payment));
 
 export const feePayments = resource('/fees/payments', 'Fee payments', 'Payments of student fees and of invoices.', {
   'GET /': {
@@ -158,9 +144,7 @@ export const feePayments = resource('/fees/payments', 'Fee payments', 'Payments 
     summary: 'List payments',
     description:
       'Payments of student fees and invoices, including reversals, latest first. `search` matches receipt, reference and invoice number, and the student. A student sees only their own.',
-    query: listQuery,
-    answer: Payment,
-    isPage: true,
+    response: page(Payment, filters, { maxDays: Infinity }),
   },
   'GET /export': {
     operation: 'payments_export',
@@ -168,8 +152,7 @@ export const feePayments = resource('/fees/payments', 'Fee payments', 'Payments 
     description:
       'A .csv or .xlsx file with all payments that match the filters, including reversals, oldest first. 403 `forbidden` for users who may not see the whole school.',
     query: dateRange(z.strictObject({ ...exportFormat, search, ...filters })),
-    bytes: exportTypes,
-    handler: exporter('payments_export', {
+    response: exported('payments_export', {
       name: 'payments',
       columns: [
         { header: 'Receipt', type: 'text', width: 18 },
@@ -194,8 +177,6 @@ export const feePayments = resource('/fees/payments', 'Fee payments', 'Payments 
     description:
       '409 `conflict` if the amount exceeds the balance; the message names the balance. 409 `invalid_state` if the invoice is a draft or void.',
     body: InvoicePaymentInput,
-    answer: Payment,
-    isCreate: true,
-    locationBase: '/api/finance/payments',
+    response: created(Payment, { location: '/api/finance/payments' }),
   },
 });

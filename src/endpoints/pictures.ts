@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { resource } from '../http/endpoint.ts';
+import { file, resource } from '../http/endpoint.ts';
 
 export const pictures = resource('/pictures', 'Pictures', 'Profile pictures and logos, for pages that show them.', {
   'GET /:token': {
@@ -11,7 +11,6 @@ export const pictures = resource('/pictures', 'Pictures', 'Profile pictures and 
       '404 for an address that has expired or was changed, for a picture that was replaced or removed, and for a school that is suspended or deleted.',
     params: { token: z.string().max(200) },
     resolve: ({ token }, { pictures: addresses }) => addresses.verify(String(token)),
-    isEmbeddable: true,
-    bytes: ['image/jpeg', 'image/png', 'image/webp'],
+    response: file(['image/jpeg', 'image/png', 'image/webp'], { isEmbeddable: true }),
   },
 });

@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { type Endpoint, resource } from '../http/endpoint.ts';
-import { Deleted, flag, id, page, pathId } from '../http/schemas.ts';
+import { created, type Endpoint, json, page, resource } from '../http/endpoint.ts';
+import { Deleted, flag, id, pathId } from '../http/schemas.ts';
 import { addMaxDays, createKey, keyAnswer, keyFields, newKey } from './parts/api-key.ts';
 import { operatorAccess, schoolNames } from './platform-operators.ts';
 
@@ -46,12 +46,11 @@ export const platformApiKeys = resource(
       operation: 'platform_api_keys_list',
       summary: 'List API keys of the platform',
       description: '`search` matches name, prefix and email of the operator.',
-      query: page(
-        { user_id: pathId.optional(), role: operatorAccess.role.optional(), is_expired: flag.optional() },
-        PlatformApiKey,
-      ),
-      answer: PlatformApiKey,
-      isPage: true,
+      response: page(PlatformApiKey, {
+        user_id: pathId.optional(),
+        role: operatorAccess.role.optional(),
+        is_expired: flag.optional(),
+      }),
     },
     'POST /': {
       operation: 'platform_api_keys_create',
@@ -60,29 +59,27 @@ export const platformApiKeys = resource(
         '403 `forbidden` for a role above your own, or without a second factor if operators need one. 409 `conflict` ' +
         'if you have 20 keys.',
       body: PlatformApiKeyInput,
-      answer: NewPlatformApiKey,
-      isCreate: true,
       resolve: addRequirements,
-      handler: createKey('platform_api_keys_create'),
+      response: created(NewPlatformApiKey, { handler: createKey('platform_api_keys_create') }),
     },
     'GET /:id': {
       operation: 'platform_api_keys_get',
       summary: 'Get an API key of the platform',
-      answer: PlatformApiKey,
+      response: json(PlatformApiKey),
     },
     'PUT /:id': {
       operation: 'platform_api_keys_update',
       summary: 'Update an API key of the platform',
       description: 'Only your own. The key itself stays the same.',
       body: PlatformApiKeyChange,
-      answer: PlatformApiKey,
       resolve: addMaxDays,
+      response: json(PlatformApiKey),
     },
     'DELETE /:id': {
       operation: 'platform_api_keys_delete',
       summary: 'Revoke an API key of the platform',
       description: 'It stops working at once.',
-      answer: Deleted,
+      response: json(Deleted),
     },
   },
 );

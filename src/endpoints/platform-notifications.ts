@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { resource } from '../http/endpoint.ts';
-import { clock, Deleted, flag, id, optionalText, page, text, timestamps } from '../http/schemas.ts';
+import { created, json, page, resource } from '../http/endpoint.ts';
+import { clock, Deleted, flag, id, optionalText, text, timestamps } from '../http/schemas.ts';
 import { channel, channelsAnswer } from './notifications.ts';
 
 const time = clock.meta({ examples: ['21:00'] });
@@ -108,27 +108,25 @@ export const platformNotifications = resource(
     'GET /notification-settings': {
       operation: 'platform_notification_settings_get',
       summary: 'Get the notification settings',
-      answer: Settings,
+      response: json(Settings),
     },
     'PUT /notification-settings': {
       operation: 'platform_notification_settings_update',
       summary: 'Update the notification settings',
       description: 'Applies to messages that are sent afterwards.',
       body: SettingsChange,
-      answer: Settings,
+      response: json(Settings),
     },
     'GET /notification-events': {
       operation: 'platform_notification_events_list',
       summary: 'List the events that send notifications',
       description: 'With their built-in texts, which operators and schools may override.',
-      answer: z.array(Event),
+      response: json(z.array(Event)),
     },
     'GET /notification-templates': {
       operation: 'platform_notification_templates_list',
       summary: 'List the texts of operators',
-      query: page({ key: text(100).optional(), channel: channel.optional(), is_active: flag.optional() }, Template),
-      answer: Template,
-      isPage: true,
+      response: page(Template, { key: text(100).optional(), channel: channel.optional(), is_active: flag.optional() }),
     },
     'POST /notification-templates': {
       operation: 'platform_notification_templates_create',
@@ -137,8 +135,7 @@ export const platformNotifications = resource(
         'Used by every school without a template of its own for the event. A placeholder that the event does not ' +
         'have is a 400.',
       body: TemplateInput,
-      answer: Template,
-      isCreate: true,
+      response: created(Template),
     },
     'POST /notification-templates/preview': {
       operation: 'platform_notification_templates_preview',
@@ -153,24 +150,24 @@ export const platformNotifications = resource(
           body: fields.body,
         })
         .meta({ id: 'PlatformNotificationPreviewInput' }),
-      answer: Preview,
+      response: json(Preview),
     },
     'GET /notification-templates/:id': {
       operation: 'platform_notification_templates_get',
       summary: 'Get a text of operators',
-      answer: Template,
+      response: json(Template),
     },
     'PUT /notification-templates/:id': {
       operation: 'platform_notification_templates_update',
       summary: 'Update a text of operators',
       body: TemplateInput.partial().meta({ id: 'PlatformNotificationTemplateChange' }),
-      answer: Template,
+      response: json(Template),
     },
     'DELETE /notification-templates/:id': {
       operation: 'platform_notification_templates_delete',
       summary: 'Delete a text of operators',
       description: 'The event uses its built-in text again.',
-      answer: Deleted,
+      response: json(Deleted),
     },
   },
 );

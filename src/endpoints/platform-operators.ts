@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { choice } from '../http/coercion.ts';
-import { resource } from '../http/endpoint.ts';
-import { email, flag, id, page, text, timestamp, timestamps } from '../http/schemas.ts';
+import { created, json, page, resource } from '../http/endpoint.ts';
+import { email, flag, id, text, timestamp, timestamps } from '../http/schemas.ts';
 
 const role = choice(['admin', 'analyst']);
 
@@ -44,9 +44,7 @@ export const operators = resource('/platform/operators', 'Operators', 'What oper
     operation: 'platform_operators_list',
     summary: 'List operators',
     description: 'By email. Searches name and email.',
-    query: page({ role: role.optional(), is_active: flag.optional() }, Operator),
-    answer: Operator,
-    isPage: true,
+    response: page(Operator, { role: role.optional(), is_active: flag.optional() }),
   },
   'POST /': {
     operation: 'platform_operators_create',
@@ -60,17 +58,16 @@ export const operators = resource('/platform/operators', 'Operators', 'What oper
         ...operatorAccess,
       })
       .meta({ id: 'OperatorInput' }),
-    answer: Operator,
-    isCreate: true,
+    response: created(Operator),
   },
   'POST /second-factor-reset': {
     operation: 'platform_operators_second_factor_reset',
     summary: 'Reset the second factor of another operator',
     description: 'For an operator who has lost their second factor. Sends the operator an email. Audited.',
     body: z.strictObject({ email }).meta({ id: 'SecondFactorReset' }),
-    answer: z.object({ id }).meta({ id: 'SecondFactorResetAnswer' }),
+    response: json(z.object({ id }).meta({ id: 'SecondFactorResetAnswer' })),
   },
-  'GET /:id': { operation: 'platform_operators_get', summary: 'Get an operator', answer: Operator },
+  'GET /:id': { operation: 'platform_operators_get', summary: 'Get an operator', response: json(Operator) },
   'PUT /:id': {
     operation: 'platform_operators_update',
     summary: 'Change the role, the schools or the access of an operator',
@@ -81,12 +78,12 @@ export const operators = resource('/platform/operators', 'Operators', 'What oper
       .strictObject({ ...operatorAccess, is_active: z.boolean() })
       .partial()
       .meta({ id: 'OperatorChange' }),
-    answer: Operator,
+    response: json(Operator),
   },
   'POST /:id/invitation': {
     operation: 'platform_operators_invite',
     summary: 'Send the invitation again',
     description: '409 invalid_state if the operator has a password, is disabled, or was invited within two minutes.',
-    answer: Operator,
+    response: json(Operator),
   },
 });

@@ -3,9 +3,9 @@ import { answerOf, questionQuery, type StoredQuestion } from '../analytics/quest
 import { csvType, sheetFile } from '../documents/spreadsheets.ts';
 import { ApiError } from '../domain/errors.ts';
 import { disconnectSignal } from '../http/disconnect.ts';
-import { type Handler, resource } from '../http/endpoint.ts';
+import { created, download, type FileHandler, json, page, resource } from '../http/endpoint.ts';
 import { requestOwner } from '../http/request-owner.ts';
-import { Deleted, email, id, optionalText, page, pathId, text, timestamp, timestamps } from '../http/schemas.ts';
+import { Deleted, email, id, optionalText, pathId, text, timestamp, timestamps } from '../http/schemas.ts';
 
 const schedule = z.enum(['daily', 'weekly', 'monthly']).nullable();
 const fields = {
@@ -46,7 +46,7 @@ export const Question = z
   .meta({ id: 'SavedQuestion' });
 
 /** Runs a question with the rights of the caller. */
-const run: Handler = async ({ req, res, call, params, services }) => {
+const run: FileHandler = async ({ req, res, call, params, services }) => {
   const question = JSON.parse(await call('platform_questions_run', { id: params['id'] })) as StoredQuestion;
   const { body, faults } = await services.analytics.run(
     requestOwner(req),
@@ -67,35 +67,31 @@ export const platformQuestions = resource(
     'GET /': {
       operation: 'platform_questions_list',
       summary: 'List saved questions',
-      query: page({ owner_id: pathId.optional() }, Question),
-      answer: Question,
-      isPage: true,
+      response: page(Question, { owner_id: pathId.optional() }),
     },
     'POST /': {
       operation: 'platform_questions_create',
       summary: 'Save a question',
       body: QuestionInput,
-      answer: Question,
-      isCreate: true,
+      response: created(Question),
     },
-    'GET /:id': { operation: 'platform_questions_get', summary: 'Get a saved question', answer: Question },
+    'GET /:id': { operation: 'platform_questions_get', summary: 'Get a saved question', response: json(Question) },
     'GET /:id/answer': {
       operation: 'platform_questions_run',
       summary: 'Run a saved question',
       description: 'Shows the schools of the caller.',
-      bytes: [csvType],
-      handler: run,
+      response: download([csvType], run),
     },
     'PUT /:id': {
       operation: 'platform_questions_update',
       summary: 'Change a saved question',
       body: QuestionChange,
-      answer: Question,
+      response: json(Question),
     },
     'DELETE /:id': {
       operation: 'platform_questions_delete',
       summary: 'Delete a saved question',
-      answer: Deleted,
+      response: json(Deleted),
     },
   },
 );

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { choice } from '../http/coercion.ts';
-import { resource } from '../http/endpoint.ts';
-import { type ExportColumn, exporter, exportFormat, exportTypes } from './parts/exports.ts';
+import { json, resource } from '../http/endpoint.ts';
+import { type ExportColumn, exported, exportFormat } from './parts/exports.ts';
 import { id, includeEnded, pathId, search, text } from '../http/schemas.ts';
 
 /** The filters of the list of schools. */
@@ -23,8 +23,7 @@ export const platformSchools = resource('/platform/tenants', 'Schools', 'What op
     summary: 'Export the list of schools',
     description: 'All schools that match the filters of the list, by id. The export is recorded in the audit log.',
     query: z.strictObject({ ...exportFormat, search, ...schoolFilters }),
-    bytes: exportTypes,
-    handler: exporter('platform_tenants_export_page', {
+    response: exported('platform_tenants_export_page', {
       name: 'schools',
       begin: 'platform_tenants_export',
       columns: [
@@ -58,8 +57,10 @@ export const platformSchools = resource('/platform/tenants', 'Schools', 'What op
         message: text(5000).meta({ examples: ['The service is not available from 6:00 to 7:00 UTC.'] }),
       })
       .meta({ id: 'SchoolMessage' }),
-    answer: z
-      .object({ id, sent: z.int().meta({ description: 'The number of admins.' }) })
-      .meta({ id: 'SchoolMessageResult' }),
+    response: json(
+      z
+        .object({ id, sent: z.int().meta({ description: 'The number of admins.' }) })
+        .meta({ id: 'SchoolMessageResult' }),
+    ),
   },
 });

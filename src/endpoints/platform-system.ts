@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { type Handler, resource } from '../http/endpoint.ts';
-import { id, page, timestamp } from '../http/schemas.ts';
+import { json, page, resource, stream, type StreamHandler } from '../http/endpoint.ts';
+import { id, timestamp } from '../http/schemas.ts';
 import { Identified } from './auth.ts';
 import { beginStream, lastEventId } from './parts/streams.ts';
 
@@ -111,18 +111,17 @@ export const FailedJob = z
   })
   .meta({ id: 'FailedJob' });
 
-const openStream: Handler = async (exchange) => {
+const openStream: StreamHandler = async (exchange) => {
   const last = lastEventId(exchange);
   await exchange.call('platform_system_stream', {});
   beginStream(exchange, Number(last ?? 0));
-  return undefined;
 };
 
 export const platformSystem = resource('/platform', 'System', 'The state of the installation, for operators.', {
   'GET /system': {
     operation: 'platform_system',
     summary: 'Get the state of the installation',
-    answer: System,
+    response: json(System),
   },
   'GET /system/stream': {
     operation: 'platform_system_stream',
@@ -130,27 +129,24 @@ export const platformSystem = resource('/platform', 'System', 'The state of the 
     description:
       'Server-sent events with the JSON of a System: one at once, then one when anything but `at` has changed, at ' +
       'most every 2 seconds. Otherwise like the stream of notifications.',
-    isStream: true,
-    handler: openStream,
+    response: stream(openStream),
   },
   'GET /jobs': {
     operation: 'platform_jobs_list',
     summary: 'List jobs that have failed',
     description: 'At least once. Those that failed at their last attempt come first; at most 1,000.',
-    query: page({ task: z.string().max(100).optional() }, FailedJob),
-    answer: FailedJob,
-    isPage: true,
+    response: page(FailedJob, { task: z.string().max(100).optional() }),
   },
   'POST /jobs/:id/retry': {
     operation: 'platform_jobs_retry',
     summary: 'Run a job again now',
     description: 'With all its attempts. 409 invalid_state while it is running.',
-    answer: Identified,
+    response: json(Identified),
   },
   'POST /jobs/:id/cancel': {
     operation: 'platform_jobs_cancel',
     summary: 'Remove a job from the queue',
     description: '409 invalid_state while it is running.',
-    answer: Identified,
+    response: json(Identified),
   },
 });

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { choice } from '../http/coercion.ts';
-import { exporter, exportFormat, exportTypes } from './parts/exports.ts';
-import { resource } from '../http/endpoint.ts';
+import { exported, exportFormat } from './parts/exports.ts';
+import { json, resource } from '../http/endpoint.ts';
 import { date, digits, id, pathId } from '../http/schemas.ts';
 
 const count = z.int();
@@ -81,7 +81,7 @@ export const platformUsage = resource('/platform/usage', 'Usage', 'What schools 
     summary: 'Get the usage of a school or of all schools',
     description: 'Recorded every hour. Analysts see the usage of their schools.',
     query: z.strictObject(filters),
-    answer: Usage,
+    response: json(Usage),
   },
   'GET /export': {
     operation: 'platform_usage_export',
@@ -92,8 +92,7 @@ export const platformUsage = resource('/platform/usage', 'Usage', 'What schools 
       ...filters,
       period: choice(['month', 'day'], { description: 'Default: month.' }).optional(),
     }),
-    bytes: exportTypes,
-    handler: exporter('platform_usage_export', {
+    response: exported('platform_usage_export', {
       name: 'usage',
       columns: [
         { header: 'period_start', type: 'date' },

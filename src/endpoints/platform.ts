@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { resource } from '../http/endpoint.ts';
+import { created, json, page, resource } from '../http/endpoint.ts';
 import { priceCurrency, subscriptionStatus } from './subscription.ts';
 import { choice } from '../http/coercion.ts';
 import {
@@ -9,7 +9,6 @@ import {
   email,
   id,
   moment,
-  page,
   password,
   pathId,
   text,
@@ -218,29 +217,24 @@ export const platform = resource('/platform', 'Platform', 'For operators: school
   'GET /overview': {
     operation: 'platform_overview',
     summary: 'Get totals, sign-ups and the latest audit entries',
-    answer: Overview,
+    response: json(Overview),
   },
   'GET /tenants': {
     operation: 'platform_tenants_list',
     summary: 'List schools',
     description:
       '`search` is one text that the name, the subdomain or the contact email contains. Case and accents are ignored. Deleted schools are listed only with status=deleted.',
-    query: page(schoolFilters, Tenant, {
-      sorts: ['plan', 'total_students'],
-    }),
-    answer: Tenant,
-    isPage: true,
+    response: page(Tenant, schoolFilters, { sorts: ['plan', 'total_students'] }),
   },
   'POST /tenants': {
     operation: 'platform_tenants_create',
     summary: 'Create a school',
     description: 'Creates its schema, roles, first admin and subscription in one transaction.',
     body: TenantInput,
-    hashes: 'admin_password',
-    answer: TenantDetail,
-    isCreate: true,
+    passwordField: 'admin_password',
+    response: created(TenantDetail),
   },
-  'GET /tenants/:id': { operation: 'platform_tenants_get', summary: 'Get a school', answer: TenantDetail },
+  'GET /tenants/:id': { operation: 'platform_tenants_get', summary: 'Get a school', response: json(TenantDetail) },
   'PUT /tenants/:id': {
     operation: 'platform_tenants_update',
     summary: 'Update a school',
@@ -256,29 +250,29 @@ export const platform = resource('/platform', 'Platform', 'For operators: school
       .partial()
       .refine(...plansAgree)
       .meta({ id: 'TenantChange' }),
-    answer: TenantDetail,
+    response: json(TenantDetail),
   },
   'DELETE /tenants/:id': {
     operation: 'platform_tenants_delete',
     summary: 'Delete a school',
     description: 'Takes effect at once. No data is lost: the school can be restored until the retention period ends.',
-    answer: Deleted,
+    response: json(Deleted),
   },
   'POST /tenants/:id/suspend': {
     operation: 'platform_tenants_suspend',
     summary: 'Suspend a school',
-    answer: TenantDetail,
+    response: json(TenantDetail),
   },
   'POST /tenants/:id/activate': {
     operation: 'platform_tenants_activate',
     summary: 'Activate a suspended school',
-    answer: TenantDetail,
+    response: json(TenantDetail),
   },
   'POST /tenants/:id/restore': {
     operation: 'platform_tenants_restore',
     summary: 'Restore a deleted school',
     description: '409 invalid_state after it was purged; then import its export file.',
-    answer: TenantDetail,
+    response: json(TenantDetail),
   },
   'PUT /tenants/:id/subscription': {
     operation: 'platform_subscriptions_update',
@@ -299,36 +293,37 @@ export const platform = resource('/platform', 'Platform', 'For operators: school
       })
       .partial()
       .meta({ id: 'TenantSubscriptionChange' }),
-    answer: TenantDetail,
+    response: json(TenantDetail),
   },
   'GET /plans': {
     operation: 'platform_plans_list',
     summary: 'List plans',
-    query: page({}, Plan),
-    answer: Plan,
-    isPage: true,
+    response: page(Plan),
   },
   'POST /plans': {
     operation: 'platform_plans_create',
     summary: 'Create a plan',
     body: PlanInput,
-    answer: Plan,
-    isCreate: true,
+    response: created(Plan),
   },
-  'GET /plans/:id': { operation: 'platform_plans_get', summary: 'Get a plan', answer: Plan },
+  'GET /plans/:id': { operation: 'platform_plans_get', summary: 'Get a plan', response: json(Plan) },
   'PUT /plans/:id': {
     operation: 'platform_plans_update',
     summary: 'Update a plan',
     body: PlanInput.partial().meta({ id: 'PlanChange' }),
-    answer: Plan,
+    response: json(Plan),
   },
   'DELETE /plans/:id': {
     operation: 'platform_plans_delete',
     summary: 'Delete a plan',
     description: '409 in_use while a school uses it.',
-    answer: Deleted,
+    response: json(Deleted),
   },
-  'GET /settings': { operation: 'platform_settings_get', summary: 'Get the settings', answer: PlatformSettings },
+  'GET /settings': {
+    operation: 'platform_settings_get',
+    summary: 'Get the settings',
+    response: json(PlatformSettings),
+  },
   'PUT /settings': {
     operation: 'platform_settings_update',
     summary: 'Update the settings',
@@ -341,14 +336,12 @@ export const platform = resource('/platform', 'Platform', 'For operators: school
       })
       .partial()
       .meta({ id: 'PlatformSettingsChange' }),
-    answer: PlatformSettings,
+    response: json(PlatformSettings),
   },
   'GET /audit-logs': {
     operation: 'platform_audit_logs_list',
     summary: 'Get the audit log',
     description: 'Newest first. Dates are in UTC and inclusive.',
-    query: page(auditFilters, AuditLog),
-    answer: AuditLog,
-    isPage: true,
+    response: page(AuditLog, auditFilters),
   },
 });

@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { resource } from '../http/endpoint.ts';
-import { Deleted, id, optionalText, page, text, timestamps } from '../http/schemas.ts';
+import { created, json, page, resource } from '../http/endpoint.ts';
+import { Deleted, id, optionalText, text, timestamps } from '../http/schemas.ts';
 
 const RoleInput = z
   .strictObject({
@@ -40,54 +40,47 @@ export const rbac = resource('/rbac', 'Roles and permissions', 'Roles, their per
   'GET /roles': {
     operation: 'rbac_roles_list',
     summary: 'List roles',
-    query: page({}, Role),
-    answer: Role,
-    isPage: true,
+    response: page(Role),
   },
   'POST /roles': {
     operation: 'rbac_roles_create',
     summary: 'Create a role',
     body: RoleInput,
-    answer: Role,
-    isCreate: true,
+    response: created(Role),
   },
-  'GET /roles/:id': { operation: 'rbac_roles_get', summary: 'Get a role', answer: Role },
+  'GET /roles/:id': { operation: 'rbac_roles_get', summary: 'Get a role', response: json(Role) },
   'PUT /roles/:id': {
     operation: 'rbac_roles_update',
     summary: 'Update a role',
     description: 'Takes effect at the next request of its users.',
     body: RoleInput.partial().meta({ id: 'RoleChange' }),
-    answer: Role,
+    response: json(Role),
   },
   'DELETE /roles/:id': {
     operation: 'rbac_roles_delete',
     summary: 'Delete a role',
     description: '409 in_use while a user has it.',
-    answer: Deleted,
+    response: json(Deleted),
   },
   'GET /permissions': {
     operation: 'rbac_permissions_list',
     summary: 'List all permissions',
-    query: page({}, Permission, { defaultSize: 100 }),
-    answer: Permission,
-    isPage: true,
+    response: page(Permission, {}, { defaultSize: 100 }),
   },
   'GET /users/:user_id/roles': {
     operation: 'rbac_user_roles_list',
     summary: 'List the roles of a user',
-    query: page({}, UserRole, { defaultSize: 100 }),
-    answer: UserRole,
-    isPage: true,
+    response: page(UserRole, {}, { defaultSize: 100 }),
   },
   'POST /users/:user_id/roles': {
     operation: 'rbac_user_roles_add',
     summary: 'Add a role to a user',
     body: z.strictObject({ role_id: id }).meta({ id: 'RoleAssignment' }),
-    answer: UserRoles,
+    response: json(UserRoles),
   },
   'DELETE /users/:user_id/roles/:role_id': {
     operation: 'rbac_user_roles_remove',
     summary: 'Remove a role from a user',
-    answer: UserRoles,
+    response: json(UserRoles),
   },
 });

@@ -1,12 +1,21 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { z } from 'zod';
 import { calendarText } from '../documents/calendar.ts';
-import { type Endpoint, type Handler, resource } from '../http/endpoint.ts';
+import {
+  created,
+  download,
+  type FileHandler,
+  type GetEndpoint,
+  type Handler,
+  json,
+  page,
+  resource,
+} from '../http/endpoint.ts';
 import { choice } from '../http/coercion.ts';
 import { ApiError } from '../domain/errors.ts';
 import { toApiError } from '../http/errors.ts';
 import { pdfDownload } from './parts/pdf-download.ts';
-import { clock, date, Deleted, id, page, pathId, timestamp, timestamps } from '../http/schemas.ts';
+import { clock, date, Deleted, id, pathId, timestamp, timestamps } from '../http/schemas.ts';
 import { dayHoliday, dayOfWeek } from './parts/school-day.ts';
 
 const Owner = z
@@ -155,7 +164,7 @@ const createFeed: Handler = async ({ req, params, call, services }) => {
 };
 
 /** Answers the calendar of a feed. Every problem with the token gets the same 404, which reveals nothing about it. */
-const readFeed: Handler = async ({ params, call, services }) => {
+const readFeed: FileHandler = async ({ params, call, services }) => {
   const notFound = () => new ApiError('not_found', 'There is no such calendar.');
   const [, tenant_id, secret] = /^([1-9]\d{0,14})\.([\w-]{43})$/.exec(String(params['token'])) ?? [];
   if (!tenant_id || !secret) throw notFound();
@@ -187,7 +196,7 @@ export const schedule = resource(
       description:
         "Today in the school's time zone: the lessons that you teach, or else those of your class. For other users " +
         '`whose` is null and there are no slots.',
-      answer: Schedule,
+      response: json(Schedule),
     },
     'GET /week': {
       operation: 'schedule_week',
@@ -209,21 +218,19 @@ export const schedule = resource(
           path: ['teacher_id'],
           message: 'cannot be combined with class_id',
         }),
-      answer: Week,
+      response: json(Week),
     },
     'GET /class/:class_id': {
       operation: 'schedule_class',
       summary: 'Get the schedule of a class on a day',
       query: z.strictObject({ date: date.optional().meta({ description: 'Default: today.' }) }),
-      answer: Schedule,
+      response: json(Schedule),
     },
     'GET /feeds': {
       operation: 'schedule_feeds_list',
       summary: 'List your calendar feeds',
       description: '`search` matches kind, class and teacher.',
-      query: page({}, Feed),
-      answer: Feed,
-      isPage: true,
+      response: page(Feed),
     },
     'POST /feeds': {
       operation: 'schedule_feeds_create',
@@ -233,16 +240,18 @@ export const schedule = resource(
         'class or teacher, until you delete it. 409 `conflict` if you already have 50 feeds, 409 `invalid_state` for ' +
         '`own` if you are neither a teacher nor a student.',
       body: FeedInput,
-      answer: NewFeed,
-      isCreate: true,
-      handler: createFeed,
+      response: created(NewFeed, { handler: createFeed }),
     },
-    'GET /feeds/:id': { operation: 'schedule_feeds_get', summary: 'Get one of your calendar feeds', answer: Feed },
+    'GET /feeds/:id': {
+      operation: 'schedule_feeds_get',
+      summary: 'Get one of your calendar feeds',
+      response: json(Feed),
+    },
     'DELETE /feeds/:id': {
       operation: 'schedule_feeds_delete',
       summary: 'Delete one of your calendar feeds',
       description: 'Revokes its address, which answers 404 from now on.',
-      answer: Deleted,
+      response: json(Deleted),
     },
   },
 );
@@ -259,14 +268,12 @@ export const calendar = resource('/calendar', 'Calendars', 'The calendar feeds t
     params: {
       token: z.string().meta({ description: 'The token in the address of the feed.', examples: ['42.kH2nWq'] }),
     },
-    bytes: ['text/calendar'],
-    isTagged: true,
-    handler: readFeed,
+    response: download(['text/calendar'], readFeed, { isTagged: true }),
   },
 });
 
 /** `GET /api/timetable/print`. */
-export const timetablePrint: Endpoint = {
+export const timetablePrint: GetEndpoint = {
   ...pdfDownload('timetable_print', 'timetable', ({ whose }) => `timetable ${whose.name}.pdf`),
   summary: 'Print the timetable of a class or a teacher (PDF)',
   description:

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { cleanPicture } from '../documents/picture.ts';
-import { resource } from '../http/endpoint.ts';
+import { file, json, resource } from '../http/endpoint.ts';
 import { withCoercion } from '../http/coercion.ts';
 import {
   currencyCode,
@@ -211,12 +211,12 @@ export const schoolSetup = resource(
   'School setup',
   'The steps with which a new school enters its basic data. Every step may be repeated.',
   {
-    'GET /status': { operation: 'school_setup_status', summary: 'Get the setup status', answer: Status },
+    'GET /status': { operation: 'school_setup_status', summary: 'Get the setup status', response: json(Status) },
     'POST /complete': {
       operation: 'school_setup_complete',
       summary: 'Complete the setup',
       description: '409 `setup_incomplete` names each missing step.',
-      answer: Status,
+      response: json(Status),
     },
     'POST /school-info': {
       operation: 'school_setup_school_info',
@@ -234,7 +234,7 @@ export const schoolSetup = resource(
         label: 'picture',
         picture: cleanPicture,
       },
-      answer: SchoolInfo,
+      response: json(SchoolInfo),
     },
     'GET /logo': {
       operation: 'school_setup_logo',
@@ -242,7 +242,7 @@ export const schoolSetup = resource(
       query: z.strictObject({
         v: z.string().max(50).optional().meta({ description: 'Version of the logo, so that caches can store it.' }),
       }),
-      bytes: ['image/jpeg', 'image/png', 'image/webp'],
+      response: file(['image/jpeg', 'image/png', 'image/webp']),
     },
     'POST /academic-year': {
       operation: 'school_setup_academic_year',
@@ -250,7 +250,7 @@ export const schoolSetup = resource(
       description:
         'Creates the year, or updates the year with this name, and makes it the current one. A school that has completed its setup stays in its current year, unless the new one includes today.',
       body: YearInput,
-      answer: AcademicYear,
+      response: json(AcademicYear),
     },
     'POST /grades': {
       operation: 'school_setup_grades',
@@ -258,7 +258,7 @@ export const schoolSetup = resource(
       description:
         'Matches grades by name: creates new ones and updates the sequence of existing ones. Never deletes a grade.',
       body: GradesInput,
-      answer: Grades,
+      response: json(Grades),
     },
   },
 );

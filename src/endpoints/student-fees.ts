@@ -1,19 +1,7 @@
 import { z } from 'zod';
-import { resource } from '../http/endpoint.ts';
+import { json, page, resource } from '../http/endpoint.ts';
 import { choice } from '../http/coercion.ts';
-import {
-  amount,
-  date,
-  dateRange,
-  Deleted,
-  flag,
-  id,
-  page,
-  pathId,
-  text,
-  timestamp,
-  timestamps,
-} from '../http/schemas.ts';
+import { amount, date, Deleted, flag, id, pathId, text, timestamp, timestamps } from '../http/schemas.ts';
 import { Payment } from './payments.ts';
 
 const status = choice(['pending', 'partially_paid', 'paid', 'overdue', 'waived']);
@@ -128,23 +116,20 @@ export const studentFees = resource(
       summary: 'List student fees',
       description:
         'Ordered by due date. `search` matches name and admission number of the student. A student sees only their own.',
-      query: dateRange(
-        page(
-          {
-            student_id: pathId.optional(),
-            class_id: pathId.optional().meta({ description: 'The class of the student at billing.' }),
-            status: status.optional(),
-            only_open: flag.optional().meta({ description: '`true`: only fees that are not paid in full.' }),
-            academic_year_id: pathId.optional(),
-            fee_structure_id: pathId.optional(),
-            due_from: date.optional(),
-            due_to: date.optional(),
-          },
-          StudentFee,
-        ),
+      response: page(
+        StudentFee,
+        {
+          student_id: pathId.optional(),
+          class_id: pathId.optional().meta({ description: 'The class of the student at billing.' }),
+          status: status.optional(),
+          only_open: flag.optional().meta({ description: '`true`: only fees that are not paid in full.' }),
+          academic_year_id: pathId.optional(),
+          fee_structure_id: pathId.optional(),
+          due_from: date.optional(),
+          due_to: date.optional(),
+        },
+        { maxDays: Infinity },
       ),
-      answer: StudentFee,
-      isPage: true,
     },
     'POST /generate': {
       operation: 'student_fees_generate',
@@ -152,34 +137,34 @@ export const studentFees = resource(
       description:
         'Creates one fee for each active student of the assigned classes, with an item for each component and the period that contains `date`. A component is billed once per student and period, so a second run bills only new students. 422 `invalid_reference` for a class to which the fee structure is not assigned. 409 `invalid_state` for a fee structure without classes or components.',
       body: GenerateInput,
-      answer: Generated,
+      response: json(Generated),
     },
     'GET /:id': {
       operation: 'student_fees_get',
       summary: 'Get a student fee',
       description: 'Includes items and payments. A student can get only their own.',
-      answer: StudentFeeDetail,
+      response: json(StudentFeeDetail),
     },
     'PUT /:id': {
       operation: 'student_fees_update',
       summary: 'Update a student fee',
       description: 'Only the due date can be changed. The status follows it.',
       body: z.strictObject({ due_date: date }).partial().meta({ id: 'StudentFeeChange' }),
-      answer: StudentFeeDetail,
+      response: json(StudentFeeDetail),
     },
     'DELETE /:id': {
       operation: 'student_fees_delete',
       summary: 'Delete a student fee',
       description:
         'For fees created by mistake: their periods can then be billed again. 409 `in_use` if the fee has payments, even reversed ones.',
-      answer: Deleted,
+      response: json(Deleted),
     },
     'POST /:id/waive': {
       operation: 'student_fees_waive',
       summary: 'Waive a student fee',
       description: 'Waives the balance. Payments remain. 409 `invalid_state` for a paid or waived fee.',
       body: z.strictObject({ reason: text(500).meta({ examples: ['Scholarship'] }) }).meta({ id: 'StudentFeeWaiver' }),
-      answer: StudentFeeDetail,
+      response: json(StudentFeeDetail),
     },
   },
 );

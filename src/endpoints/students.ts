@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { resource } from '../http/endpoint.ts';
+import { created, file, json, page, resource } from '../http/endpoint.ts';
 import {
   date,
   Deleted,
@@ -7,7 +7,6 @@ import {
   flag,
   id,
   optionalText,
-  page,
   pathId,
   text,
   timestamp,
@@ -245,30 +244,24 @@ export const students = resource(
       summary: 'List students',
       description:
         'By last name. `search` matches the names of student and parent, admission number, roll number and email.',
-      query: page(
-        {
-          class_id: pathId.optional().meta({
-            description:
-              'A class. For a class of an earlier year: the students who were in it at the end of that year.',
-          }),
-          academic_year_id: pathId.optional().meta({ description: 'An academic year, current or earlier.' }),
-          grade_id: pathId.optional(),
-          is_active: flag.optional(),
-          is_deleted: flag
-            .optional()
-            .meta({ description: '`true`: deleted students instead. Requires `student.delete`.' }),
-        },
-        Student,
-      ),
-      answer: Student,
-      isPage: true,
+      response: page(Student, {
+        class_id: pathId.optional().meta({
+          description: 'A class. For a class of an earlier year: the students who were in it at the end of that year.',
+        }),
+        academic_year_id: pathId.optional().meta({ description: 'An academic year, current or earlier.' }),
+        grade_id: pathId.optional(),
+        is_active: flag.optional(),
+        is_deleted: flag
+          .optional()
+          .meta({ description: '`true`: deleted students instead. Requires `student.delete`.' }),
+      }),
     },
     'GET /me/dashboard': {
       operation: 'students_me_dashboard',
       summary: 'Get your student dashboard',
       description:
         'Your class, attendance, fees, lessons of today and unread notifications. 404 `not_found` if your account is not linked to a student.',
-      answer: StudentDashboard,
+      response: json(StudentDashboard),
     },
     'POST /promote': {
       operation: 'students_promote',
@@ -276,7 +269,7 @@ export const students = resource(
       description:
         'Promotes all students or none. 409 `conflict` if a student cannot be promoted; `details` gives the reason for each such student. Takes effect today, even if the new academic year has not begun, because a student has one class at a time: the old enrollment is completed and the new one begins. Promote after the last lesson of the old year.',
       body: Promotion,
-      answer: Promoted,
+      response: json(Promoted),
     },
     'POST /promotion/preview': {
       operation: 'students_promotion_preview',
@@ -284,16 +277,15 @@ export const students = resource(
       description:
         'Changes nothing. A student cannot be promoted if they are inactive or already enrolled in this or a later academic year. If the class does not have enough free seats, the first students of `student_ids` get them.',
       body: Promotion,
-      answer: PromotionPreview,
+      response: json(PromotionPreview),
     },
-    'GET /:id': { operation: 'students_get', summary: 'Get a student', answer: Student },
+    'GET /:id': { operation: 'students_get', summary: 'Get a student', response: json(Student) },
     'POST /': {
       operation: 'students_create',
       summary: 'Create a student',
       body: StudentInput,
-      hashes: 'password',
-      answer: Student,
-      isCreate: true,
+      passwordField: 'password',
+      response: created(Student),
     },
     'PUT /:id': {
       operation: 'students_update',
@@ -302,23 +294,21 @@ export const students = resource(
         'is_active=false ends the sessions of the student and refuses the login, unless the user has another role or ' +
         'another active record. is_active=true allows the login again.',
       body: StudentChange,
-      hashes: 'password',
-      answer: Student,
+      passwordField: 'password',
+      response: json(Student),
     },
     'DELETE /:id': {
       operation: 'students_delete',
       summary: 'Delete a student',
       description:
         'Soft delete: the history stays. The login is deleted, and the admission number can be used again. `PUT` with `deleted_at: null` restores the student.',
-      answer: Student,
+      response: json(Student),
     },
     'GET /:student_id/documents': {
       operation: 'students_documents_list',
       summary: 'List the documents of a student',
       description: 'Latest first. `search` matches name and description.',
-      query: page({ document_type_id: pathId.optional() }, StudentDocument),
-      answer: StudentDocument,
-      isPage: true,
+      response: page(StudentDocument, { document_type_id: pathId.optional() }),
     },
     'POST /:student_id/documents': {
       operation: 'students_documents_create',
@@ -327,24 +317,23 @@ export const students = resource(
         'Accepts PDF, JPEG, PNG, WebP, and Microsoft Office and OpenDocument files up to 10 MB. The type is detected from the content.',
       upload: { fields: ['file'], maxBytes: 10 * 1024 * 1024, types: documentTypes },
       body: DocumentInput,
-      answer: StudentDocument,
-      isCreate: true,
+      response: created(StudentDocument),
     },
     'GET /:student_id/documents/:id': {
       operation: 'students_documents_get',
       summary: 'Get the metadata of a document',
-      answer: StudentDocument,
+      response: json(StudentDocument),
     },
     'DELETE /:student_id/documents/:id': {
       operation: 'students_documents_delete',
       summary: 'Delete a document and its file',
-      answer: Deleted,
+      response: json(Deleted),
     },
     'GET /:student_id/documents/:document_id/file': {
       operation: 'students_documents_file',
       summary: 'Get the file of a document',
       description: 'Browsers display PDFs and images and download other files. Supports `Range` and `If-Range`.',
-      bytes: documentTypes,
+      response: file(documentTypes),
     },
   },
 );

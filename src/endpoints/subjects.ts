@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { resource } from '../http/endpoint.ts';
-import { Deleted, id, optionalText, page, pathId, text, timestamps, uniqueBy, withDefault } from '../http/schemas.ts';
+import { created, json, page, resource } from '../http/endpoint.ts';
+import { Deleted, id, optionalText, pathId, text, timestamps, uniqueBy, withDefault } from '../http/schemas.ts';
 
 /** Lessons of a subject in a class per week. */
 export const periodsPerWeek = z
@@ -39,26 +39,28 @@ export const subjects = resource('/subjects', 'Subjects', 'The subjects that a s
     operation: 'subjects_list',
     summary: 'List subjects',
     description: '`search` matches name and code.',
-    query: page({ subject_context_id: pathId.optional() }, Subject),
-    answer: Subject,
-    isPage: true,
+    response: page(Subject, { subject_context_id: pathId.optional() }),
   },
   'POST /': {
     operation: 'subjects_create',
     summary: 'Create a subject',
     description: '409 `conflict` if another subject has this code.',
     body: SubjectInput,
-    answer: Subject,
-    isCreate: true,
+    response: created(Subject),
   },
-  'GET /:id': { operation: 'subjects_get', summary: 'Get a subject', answer: Subject },
-  'PUT /:id': { operation: 'subjects_update', summary: 'Update a subject', body: SubjectChange, answer: Subject },
+  'GET /:id': { operation: 'subjects_get', summary: 'Get a subject', response: json(Subject) },
+  'PUT /:id': {
+    operation: 'subjects_update',
+    summary: 'Update a subject',
+    body: SubjectChange,
+    response: json(Subject),
+  },
   'DELETE /:id': {
     operation: 'subjects_delete',
     summary: 'Delete a subject',
     description:
       'Also removes the subject from the templates of all grades. 409 `in_use` while a class or a timetable uses it.',
-    answer: Deleted,
+    response: json(Deleted),
   },
 });
 
@@ -92,14 +94,14 @@ export const gradeSubjects = resource(
     'GET /:id/subjects': {
       operation: 'grade_subjects_list',
       summary: 'Get the subject template of a grade',
-      answer: GradeSubjects,
+      response: json(GradeSubjects),
     },
     'PUT /:id/subjects': {
       operation: 'grade_subjects_replace',
       summary: 'Replace the subject template of a grade',
       description: 'Existing classes do not change until the template is applied to them.',
       body: GradeSubjectsInput,
-      answer: GradeSubjects,
+      response: json(GradeSubjects),
     },
   },
 );

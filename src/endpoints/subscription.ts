@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { resource } from '../http/endpoint.ts';
+import { json, resource } from '../http/endpoint.ts';
 import { id, timestamp } from '../http/schemas.ts';
 
 const features = z
@@ -61,9 +61,9 @@ export const subscription = resource('/subscription', 'Subscription', 'The plan 
   'GET /status': {
     operation: 'subscription_status',
     summary: 'Get the subscription and its usage',
-    answer: Subscription,
+    response: json(Subscription),
   },
-  'GET /plans': { operation: 'subscription_plans', summary: 'List the available plans', answer: Plans },
+  'GET /plans': { operation: 'subscription_plans', summary: 'List the available plans', response: json(Plans) },
   'POST /upgrade': {
     operation: 'subscription_upgrade',
     summary: 'Change the plan',
@@ -72,6 +72,6 @@ export const subscription = resource('/subscription', 'Subscription', 'The plan 
       'accepted unless the subscription is active, and a smaller plan if the school fits its limits. ' +
       '409 conflict for the current plan of an active subscription, and for a plan whose limits the school exceeds.',
     body: z.strictObject({ plan_id: id }).meta({ id: 'SubscriptionUpgrade' }),
-    answer: Subscription,
+    response: json(Subscription),
   },
 });

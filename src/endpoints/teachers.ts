@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { resource } from '../http/endpoint.ts';
+import { created, json, page, resource } from '../http/endpoint.ts';
 import { choice } from '../http/coercion.ts';
 import { Schedule } from './schedule.ts';
 import { gender } from './parts/gender.ts';
@@ -10,7 +10,6 @@ import {
   flag,
   id,
   optionalText,
-  page,
   pathId,
   text,
   timestamp,
@@ -199,62 +198,50 @@ export const teachers = resource(
       summary: 'List teachers',
       description:
         'By last name. `search` matches name, email, employee number and phone. Teachers see only the public fields of other teachers, and their search matches only name and email.',
-      query: page(
-        {
-          class_id: pathId.optional().meta({ description: 'Teachers of this class.' }),
-          is_active: flag.optional(),
-          specialization: text(100).optional().meta({ description: 'Case and accents are ignored.' }),
-        },
-        Teacher,
-      ),
-      answer: Teacher,
-      isPage: true,
+      response: page(Teacher, {
+        class_id: pathId.optional().meta({ description: 'Teachers of this class.' }),
+        is_active: flag.optional(),
+        specialization: text(100).optional().meta({ description: 'Case and accents are ignored.' }),
+      }),
     },
     'POST /': {
       operation: 'teachers_create',
       summary: 'Create a teacher',
       body: TeacherInput,
-      hashes: 'password',
-      answer: Teacher,
-      isCreate: true,
+      passwordField: 'password',
+      response: created(Teacher),
     },
     'GET /me': {
       operation: 'teachers_me',
       summary: 'Get your teacher record',
       description: '404 `not_found` if your account is not linked to a teacher.',
-      answer: Teacher,
+      response: json(Teacher),
     },
     'GET /me/today-schedule': {
       operation: 'teachers_me_today',
       summary: 'Get your schedule of today',
       description: 'Today in the time zone of the school. 404 `not_found` if your account is not linked to a teacher.',
-      answer: Schedule,
+      response: json(Schedule),
     },
     'GET /me/classes': {
       operation: 'teachers_me_classes',
       summary: 'List the classes that you teach',
       description: '404 `not_found` if your account is not linked to a teacher.',
-      query: page(
-        { academic_year_id: pathId.optional().meta({ description: 'By default the current academic year.' }) },
-        TaughtClass,
-      ),
-      answer: TaughtClass,
-      isPage: true,
+      response: page(TaughtClass, {
+        academic_year_id: pathId.optional().meta({ description: 'By default the current academic year.' }),
+      }),
     },
     'GET /leaves': {
       operation: 'teachers_leaves_list_all',
       summary: 'List the leaves of all teachers',
       description: 'Latest first. `search` matches teacher, leave type and reason.',
-      query: page({ teacher_id: pathId.optional(), ...leaveFilters }, Leave),
-      answer: Leave,
-      isPage: true,
+      response: page(Leave, { teacher_id: pathId.optional(), ...leaveFilters }),
     },
     'POST /leaves': {
       operation: 'teachers_leaves_create',
       summary: 'Create a leave request',
       body: LeaveInput,
-      answer: Leave,
-      isCreate: true,
+      response: created(Leave),
     },
     'PUT /leaves/:id': {
       operation: 'teachers_leaves_decide',
@@ -262,16 +249,16 @@ export const teachers = resource(
       description:
         'Notifies the teacher. 409 `invalid_state` if the leave is not pending, 409 `conflict` if it overlaps an approved leave of the teacher. You cannot decide on your own leave.',
       body: LeaveDecision,
-      answer: Leave,
+      response: json(Leave),
     },
     'DELETE /leaves/:id': {
       operation: 'teachers_leaves_delete',
       summary: 'Delete a leave',
       description:
         'A teacher can delete their own pending leave; otherwise 409 `invalid_state`. With `leave.manage`, any leave can be deleted.',
-      answer: Deleted,
+      response: json(Deleted),
     },
-    'GET /:id': { operation: 'teachers_get', summary: 'Get a teacher', answer: Teacher },
+    'GET /:id': { operation: 'teachers_get', summary: 'Get a teacher', response: json(Teacher) },
     'PUT /:id': {
       operation: 'teachers_update',
       summary: 'Update a teacher',
@@ -279,46 +266,44 @@ export const teachers = resource(
         'is_active=false ends the sessions of the teacher and refuses the login, unless the user has another role or ' +
         'another active record. is_active=true allows the login again.',
       body: TeacherChange,
-      hashes: 'password',
-      answer: Teacher,
+      passwordField: 'password',
+      response: json(Teacher),
     },
     'DELETE /:id': {
       operation: 'teachers_delete',
       summary: 'Delete a teacher',
       description:
         'Soft delete: the history stays. The login is deleted, and the employee number can be used again. 409 `in_use` while the teacher teaches a class of the current academic year or a later one.',
-      answer: Deleted,
+      response: json(Deleted),
     },
     'GET /:id/leaves': {
       operation: 'teachers_leaves_list',
       summary: 'List the leaves of a teacher',
       description: 'Latest first. `search` matches leave type and reason.',
-      query: page(leaveFilters, Leave),
-      answer: Leave,
-      isPage: true,
+      response: page(Leave, leaveFilters),
     },
     'GET /:id/availability': {
       operation: 'teachers_availability_get',
       summary: 'Get the availability of a teacher',
-      answer: Availability,
+      response: json(Availability),
     },
     'PUT /:id/availability': {
       operation: 'teachers_availability_set',
       summary: 'Replace the availability of a teacher',
       description: 'Returns the new availability.',
       body: AvailabilityInput,
-      answer: Availability,
+      response: json(Availability),
     },
     'GET /:id/workload': {
       operation: 'teachers_workload_get',
       summary: 'Get the workload of a teacher',
-      answer: Workload,
+      response: json(Workload),
     },
     'PUT /:id/workload-rule': {
       operation: 'teachers_workload_set',
       summary: 'Update the workload limits of a teacher',
       body: WorkloadRule,
-      answer: Workload,
+      response: json(Workload),
     },
   },
 );

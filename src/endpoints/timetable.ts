@@ -2,9 +2,9 @@ import { z } from 'zod';
 import { GeneratorLimitError, generateInThread } from '../timetable/generate-in-thread.ts';
 import { type GenerationRun, overCapacityOf, slotsOf, unplacedOf } from '../timetable/school.ts';
 import { disconnectSignal } from '../http/disconnect.ts';
-import { type Exchange, type Handler, resource } from '../http/endpoint.ts';
+import { created, type Exchange, type Handler, json, page, resource } from '../http/endpoint.ts';
 import { ApiError } from '../domain/errors.ts';
-import { clock, Deleted, id, optionalText, page, pathId, timestamps, uniqueBy } from '../http/schemas.ts';
+import { clock, Deleted, id, optionalText, pathId, timestamps, uniqueBy } from '../http/schemas.ts';
 import { type Lease, withLease } from '../concurrency/lease.ts';
 import { fairQueue } from '../concurrency/fair-queue.ts';
 import { requestOwner } from '../http/request-owner.ts';
@@ -408,7 +408,7 @@ export const timetable = resource(
     'GET /config': {
       operation: 'timetable_config_get',
       summary: 'Get the configuration of the school day',
-      answer: Config,
+      response: json(Config),
     },
     'PUT /config': {
       operation: 'timetable_config_update',
@@ -417,7 +417,7 @@ export const timetable = resource(
         'Requires `timetable.manage` for the whole school. 409 `schedule_conflict` if slots of the current or a ' +
         'later academic year would be outside the day, at lunch or on a day without school.',
       body: ConfigChange,
-      answer: Config,
+      response: json(Config),
     },
     'POST /generate': {
       operation: 'timetable_generate',
@@ -435,8 +435,7 @@ export const timetable = resource(
           'unchanged. Requires `timetable.manage` for the whole school.',
       ].join('\n\n'),
       body: GenerateInput,
-      answer: Generated,
-      handler: generate,
+      response: json(Generated, { handler: generate }),
     },
     'GET /slots': {
       operation: 'timetable_slots_list',
@@ -445,52 +444,46 @@ export const timetable = resource(
         'Slots of the current academic year, unless `class_id` or `academic_year_id` is given. `search` matches ' +
         'class, subject, teacher and room. A teacher sees the classes that they teach, a student their own class. ' +
         'The week of a class fits on one page of 100.',
-      query: page(
-        {
-          class_id: pathId.optional(),
-          teacher_id: pathId.optional(),
-          academic_year_id: pathId.optional(),
-          day_of_week: dayOfWeekParameter.optional(),
-        },
-        Slot,
-      ),
-      answer: Slot,
-      isPage: true,
+      response: page(Slot, {
+        class_id: pathId.optional(),
+        teacher_id: pathId.optional(),
+        academic_year_id: pathId.optional(),
+        day_of_week: dayOfWeekParameter.optional(),
+      }),
     },
     'POST /slots': {
       operation: 'timetable_slots_create',
       summary: 'Create a slot',
       description: conflictNote,
       body: SlotInput,
-      answer: Slot,
-      isCreate: true,
+      response: created(Slot),
     },
-    'GET /slots/:id': { operation: 'timetable_slots_get', summary: 'Get a slot', answer: Slot },
+    'GET /slots/:id': { operation: 'timetable_slots_get', summary: 'Get a slot', response: json(Slot) },
     'PUT /slots/:id': {
       operation: 'timetable_slots_update',
       summary: 'Update a slot',
       description: `${conflictNote} Only what the update changes is checked.`,
       body: SlotChange,
-      answer: Slot,
+      response: json(Slot),
     },
     'DELETE /slots/:id': {
       operation: 'timetable_slots_delete',
       summary: 'Delete a slot',
-      answer: Deleted,
+      response: json(Deleted),
     },
     'PATCH /slots/:id/move': {
       operation: 'timetable_slots_move',
       summary: 'Move a slot',
       description: `${conflictNote} With \`swap\`, a slot that the class has at that time moves to the old time.`,
       body: SlotMove,
-      answer: MovedSlot,
+      response: json(MovedSlot),
     },
     'POST /check-conflicts': {
       operation: 'timetable_check_conflicts',
       summary: 'Check a slot for conflicts',
       description: 'Lists the conflicts that writing the slot would raise. 422 for an unknown class, teacher or slot.',
       body: ConflictCheck,
-      answer: Conflicts,
+      response: json(Conflicts),
     },
     'GET /print': timetablePrint,
   },

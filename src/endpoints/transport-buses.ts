@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { resource } from '../http/endpoint.ts';
-import { date, Deleted, flag, id, optionalText, page, text, timestamps } from '../http/schemas.ts';
+import { created, json, page, resource } from '../http/endpoint.ts';
+import { date, Deleted, flag, id, optionalText, text, timestamps } from '../http/schemas.ts';
 
 const fields = {
   registration_number: text(50).meta({
@@ -99,47 +99,41 @@ export const transportBuses = resource(
       operation: 'transport_buses_list',
       summary: 'List buses',
       description: '`search` matches the registration number and the model.',
-      query: page(
-        {
-          is_active: flag.optional(),
-          expires_before: date
-            .optional()
-            .meta({ description: 'Insurance or fitness certificate expires before this day.' }),
-        },
-        Bus,
-      ),
-      answer: Bus,
-      isPage: true,
+      response: page(Bus, {
+        is_active: flag.optional(),
+        expires_before: date
+          .optional()
+          .meta({ description: 'Insurance or fitness certificate expires before this day.' }),
+      }),
     },
     'POST /': {
       operation: 'transport_buses_create',
       summary: 'Create a bus',
       description: '409 `conflict` if another bus has this registration number.',
       body: BusInput,
-      answer: Bus,
-      isCreate: true,
+      response: created(Bus),
     },
-    'GET /:id': { operation: 'transport_buses_get', summary: 'Get a bus', answer: Bus },
+    'GET /:id': { operation: 'transport_buses_get', summary: 'Get a bus', response: json(Bus) },
     'PUT /:id': {
       operation: 'transport_buses_update',
       summary: 'Update a bus',
       description: '409 `conflict` if the new capacity is below the number of students on one of the two trips.',
       body: BusChange,
-      answer: Bus,
+      response: json(Bus),
     },
     'DELETE /:id': {
       operation: 'transport_buses_delete',
       summary: 'Delete a bus',
       description:
         'The history is kept and the registration number can be used again. 409 `in_use` while a route uses the bus or an assignment has not ended.',
-      answer: Deleted,
+      response: json(Deleted),
     },
     'GET /:id/details': {
       operation: 'transport_buses_details',
       summary: 'Get a bus with its routes',
       description:
         "Today's routes with their drivers and student counts, the documents and the assignments of the bus.",
-      answer: BusDetail,
+      response: json(BusDetail),
     },
   },
 );

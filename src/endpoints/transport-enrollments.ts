@@ -1,17 +1,7 @@
 import { z } from 'zod';
-import { resource } from '../http/endpoint.ts';
+import { created, json, page, resource } from '../http/endpoint.ts';
 import { choice } from '../http/coercion.ts';
-import {
-  clock,
-  Deleted,
-  id,
-  includeEnded,
-  optionalText,
-  page,
-  pathId,
-  timestamp,
-  timestamps,
-} from '../http/schemas.ts';
+import { clock, Deleted, id, includeEnded, optionalText, pathId, timestamp, timestamps } from '../http/schemas.ts';
 
 const chooseTrip = 'must be pickup (to school) or drop (home): choose one, because one way could be either';
 const enrollmentType = choice(['pickup', 'drop', 'both'], {
@@ -73,7 +63,8 @@ export const transportEnrollments = resource(
       summary: 'List enrollments',
       description:
         'Active enrollments. `status=cancelled` lists the cancelled ones, `include_ended=true` all. `search` matches the name and admission number of the student.',
-      query: page(
+      response: page(
+        Enrollment,
         {
           route_id: pathId.optional(),
           student_id: pathId.optional(),
@@ -83,11 +74,8 @@ export const transportEnrollments = resource(
           include_ended: includeEnded,
           enrollment_type: enrollmentType.optional(),
         },
-        Enrollment,
         { sorts: ['stop'] },
       ),
-      answer: Enrollment,
-      isPage: true,
     },
     'POST /enroll': {
       operation: 'transport_enroll_create',
@@ -95,17 +83,16 @@ export const transportEnrollments = resource(
       description:
         'Seats are counted separately for the trip to school and the trip home. 409 `conflict` if a requested trip has no free seat, also in a bus that is assigned for later, or if the student already has an active enrollment.',
       body: EnrollmentInput,
-      answer: Enrollment,
-      isCreate: true,
+      response: created(Enrollment),
     },
-    'GET /enroll/:id': { operation: 'transport_enroll_get', summary: 'Get an enrollment', answer: Enrollment },
+    'GET /enroll/:id': { operation: 'transport_enroll_get', summary: 'Get an enrollment', response: json(Enrollment) },
     'DELETE /enroll/:id': {
       operation: 'transport_enroll_cancel',
       summary: 'Cancel an enrollment',
       description:
         'The enrollment leaves the default list and stays in the list with `status=cancelled`. 404 if it is already cancelled.',
       query: z.strictObject({ reason: optionalText(500).meta({ examples: ['Moved house'] }) }),
-      answer: Deleted,
+      response: json(Deleted),
     },
   },
 );

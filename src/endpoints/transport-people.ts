@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import { resource } from '../http/endpoint.ts';
+import { created, json, page, resource } from '../http/endpoint.ts';
 import { choice } from '../http/coercion.ts';
-import { date, Deleted, flag, id, optionalText, page, text, timestamps } from '../http/schemas.ts';
+import { date, Deleted, flag, id, optionalText, text, timestamps } from '../http/schemas.ts';
 
 const name = text(100).meta({ examples: ['Kofi Mensah'] });
 const phone = optionalText(50).meta({ examples: ['+44 20 7946 0123'] });
@@ -45,32 +45,31 @@ export const transportDrivers = resource('/transport/drivers', 'Drivers', 'Bus d
     operation: 'transport_drivers_list',
     summary: 'List drivers',
     description: '`search` matches name, license number and phone.',
-    query: page(
-      {
-        is_active: flag.optional(),
-        expires_before: date.optional().meta({ description: 'The license expires before this day.' }),
-      },
-      Driver,
-    ),
-    answer: Driver,
-    isPage: true,
+    response: page(Driver, {
+      is_active: flag.optional(),
+      expires_before: date.optional().meta({ description: 'The license expires before this day.' }),
+    }),
   },
   'POST /': {
     operation: 'transport_drivers_create',
     summary: 'Create a driver',
     description: '409 `conflict` if another driver has this license number.',
     body: DriverInput,
-    answer: Driver,
-    isCreate: true,
+    response: created(Driver),
   },
-  'GET /:id': { operation: 'transport_drivers_get', summary: 'Get a driver', answer: Driver },
-  'PUT /:id': { operation: 'transport_drivers_update', summary: 'Update a driver', body: DriverChange, answer: Driver },
+  'GET /:id': { operation: 'transport_drivers_get', summary: 'Get a driver', response: json(Driver) },
+  'PUT /:id': {
+    operation: 'transport_drivers_update',
+    summary: 'Update a driver',
+    body: DriverChange,
+    response: json(Driver),
+  },
   'DELETE /:id': {
     operation: 'transport_drivers_delete',
     summary: 'Delete a driver',
     description:
       'The history is kept and the license number can be used again. 409 `in_use` while a route uses the driver or an assignment has not ended.',
-    answer: Deleted,
+    response: json(Deleted),
   },
 });
 
@@ -121,34 +120,31 @@ export const transportStaff = resource('/transport/staff', 'Transport staff', 'T
     operation: 'transport_staff_list',
     summary: 'List transport staff',
     description: '`search` matches name and phone.',
-    query: page({ role: role.optional(), is_active: flag.optional() }, Staff),
-    answer: Staff,
-    isPage: true,
+    response: page(Staff, { role: role.optional(), is_active: flag.optional() }),
   },
   'POST /': {
     operation: 'transport_staff_create',
     summary: 'Create a staff member',
     body: StaffInput,
-    answer: Staff,
-    isCreate: true,
+    response: created(Staff),
   },
-  'GET /:id': { operation: 'transport_staff_get', summary: 'Get a staff member', answer: Staff },
+  'GET /:id': { operation: 'transport_staff_get', summary: 'Get a staff member', response: json(Staff) },
   'PUT /:id': {
     operation: 'transport_staff_update',
     summary: 'Update a staff member',
     body: StaffChange,
-    answer: Staff,
+    response: json(Staff),
   },
   'DELETE /:id': {
     operation: 'transport_staff_delete',
     summary: 'Delete a staff member',
     description: 'The history is kept. 409 `in_use` while an assignment has not ended.',
-    answer: Deleted,
+    response: json(Deleted),
   },
   'GET /:id/workload': {
     operation: 'transport_staff_workload',
     summary: 'Get the workload of a staff member',
     description: 'Current and future route assignments, trips per week and student counts.',
-    answer: Workload,
+    response: json(Workload),
   },
 });

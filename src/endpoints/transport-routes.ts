@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { resource } from '../http/endpoint.ts';
-import { clock, Deleted, flag, id, optionalText, page, pathId, text, timestamps, uniqueBy } from '../http/schemas.ts';
+import { created, json, page, resource } from '../http/endpoint.ts';
+import { clock, Deleted, flag, id, optionalText, pathId, text, timestamps, uniqueBy } from '../http/schemas.ts';
 
 /** Kilometers with at most two decimals. More decimals are refused instead of rounded. */
 export const kilometers = z
@@ -141,46 +141,38 @@ export const transportRoutes = resource(
       operation: 'transport_routes_list',
       summary: 'List routes',
       description: '`search` matches name, code, start and end point.',
-      query: page(
-        {
-          bus_id: pathId.optional().meta({ description: "The default bus of the route or today's bus." }),
-          driver_id: pathId.optional().meta({ description: "The default driver of the route or today's driver." }),
-          is_active: flag.optional(),
-        },
-        Route,
-      ),
-      answer: Route,
-      isPage: true,
+      response: page(Route, {
+        bus_id: pathId.optional().meta({ description: "The default bus of the route or today's bus." }),
+        driver_id: pathId.optional().meta({ description: "The default driver of the route or today's driver." }),
+        is_active: flag.optional(),
+      }),
     },
     'POST /': {
       operation: 'transport_routes_create',
       summary: 'Create a route',
       description: '409 `conflict` if another route has this code.',
       body: RouteInput,
-      answer: Route,
-      isCreate: true,
+      response: created(Route),
     },
-    'GET /:id': { operation: 'transport_routes_get', summary: 'Get a route', answer: Route },
+    'GET /:id': { operation: 'transport_routes_get', summary: 'Get a route', response: json(Route) },
     'PUT /:id': {
       operation: 'transport_routes_update',
       summary: 'Update a route',
       description: '409 `conflict` if the bus has fewer seats than there are students on one of the two trips.',
       body: RouteChange,
-      answer: Route,
+      response: json(Route),
     },
     'DELETE /:id': {
       operation: 'transport_routes_delete',
       summary: 'Delete a route',
       description: 'Also deletes its stops. 409 `in_use` while students are enrolled or an assignment has not ended.',
-      answer: Deleted,
+      response: json(Deleted),
     },
     'GET /:id/stops': {
       operation: 'transport_routes_stops',
       summary: 'List the stops of a route',
       description: 'Ordered by sequence. `search` matches the name.',
-      query: page({}, Stop),
-      answer: Stop,
-      isPage: true,
+      response: page(Stop),
     },
     'POST /:id/stops/reorder': {
       operation: 'transport_routes_reorder',
@@ -188,7 +180,7 @@ export const transportRoutes = resource(
       description:
         'Takes all stops of the route and returns them in their new order. Times stay with the positions: the new second stop gets the times of the old second stop. 422 `invalid_reference` for a stop of another route.',
       body: StopOrder,
-      answer: z.array(Stop),
+      response: json(z.array(Stop)),
     },
   },
 );
@@ -202,9 +194,7 @@ export const transportStops = resource(
       operation: 'transport_stops_list',
       summary: 'List stops',
       description: 'Ordered by route and sequence. `search` matches the names of stop and route.',
-      query: page({ route_id: pathId.optional() }, Stop),
-      answer: Stop,
-      isPage: true,
+      response: page(Stop, { route_id: pathId.optional() }),
     },
     'POST /': {
       operation: 'transport_stops_create',
@@ -212,22 +202,21 @@ export const transportStops = resource(
       description:
         'Appends the stop to its route or inserts it at `sequence`. 409 `conflict` if its times would go backwards along the route.',
       body: StopInput,
-      answer: Stop,
-      isCreate: true,
+      response: created(Stop),
     },
-    'GET /:id': { operation: 'transport_stops_get', summary: 'Get a stop', answer: Stop },
+    'GET /:id': { operation: 'transport_stops_get', summary: 'Get a stop', response: json(Stop) },
     'PUT /:id': {
       operation: 'transport_stops_update',
       summary: 'Update a stop',
       description: 'A new `sequence` moves the stop. 409 `conflict` if its times would go backwards along the route.',
       body: StopChange,
-      answer: Stop,
+      response: json(Stop),
     },
     'DELETE /:id': {
       operation: 'transport_stops_delete',
       summary: 'Delete a stop',
       description: 'The following stops move up. 409 `in_use` while students board at the stop.',
-      answer: Deleted,
+      response: json(Deleted),
     },
   },
 );

@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import { resource } from '../http/endpoint.ts';
+import { created, json, page, resource } from '../http/endpoint.ts';
 import { choice } from '../http/coercion.ts';
-import { clock, date, dateRange, Deleted, id, optionalText, page, pathId, timestamps } from '../http/schemas.ts';
+import { clock, date, dateRange, Deleted, id, optionalText, pathId, timestamps } from '../http/schemas.ts';
 
 const name = z.string().nullable();
 
@@ -110,29 +110,21 @@ export const transportSchedules = resource(
       summary: 'List the daily schedule',
       description:
         'One entry per route and school day. Give `date`, or `from_date` and `to_date` (at most 100 days); with only one of the two, the list covers one week, and without any date the week from today. `search` matches the route. A student sees only the route in which they are enrolled.',
-      query: dateRange(
-        page(
-          { date: date.optional(), from_date: date.optional(), to_date: date.optional(), ...resourceFilters },
-          ScheduledRoute,
-        ),
-        100,
+      response: page(
+        ScheduledRoute,
+        { date: date.optional(), from_date: date.optional(), to_date: date.optional(), ...resourceFilters },
+        { maxDays: 100 },
       ),
-      answer: ScheduledRoute,
-      isPage: true,
     },
     'GET /exceptions': {
       operation: 'transport_exceptions_list',
       summary: 'List exceptions',
       description: '`search` matches route, bus, driver and reason.',
-      query: dateRange(
-        page(
-          { ...resourceFilters, kind: kind.optional(), from_date: date.optional(), to_date: date.optional() },
-          Exception,
-        ),
-        3660,
+      response: page(
+        Exception,
+        { ...resourceFilters, kind: kind.optional(), from_date: date.optional(), to_date: date.optional() },
+        { maxDays: 3660 },
       ),
-      answer: Exception,
-      isPage: true,
     },
     'POST /exceptions': {
       operation: 'transport_exceptions_create',
@@ -140,16 +132,19 @@ export const transportSchedules = resource(
       description:
         '409 `conflict` if the route already has an exception on that day. 409 `schedule_conflict` lists every conflict of a replacement, including routes that the bus serves by default.',
       body: ExceptionInput,
-      answer: Exception,
-      isCreate: true,
+      response: created(Exception),
     },
-    'GET /exceptions/:id': { operation: 'transport_exceptions_get', summary: 'Get an exception', answer: Exception },
+    'GET /exceptions/:id': {
+      operation: 'transport_exceptions_get',
+      summary: 'Get an exception',
+      response: json(Exception),
+    },
     'DELETE /exceptions/:id': {
       operation: 'transport_exceptions_delete',
       summary: 'Delete an exception',
       description:
         'Restores the planned schedule of the day. 409 `schedule_conflict` if the bus or driver of a cancelled route is used elsewhere on that day.',
-      answer: Deleted,
+      response: json(Deleted),
     },
     'GET /conflict-check': {
       operation: 'transport_conflict_check',
@@ -168,7 +163,7 @@ export const transportSchedules = resource(
         }),
         366,
       ),
-      answer: Conflicts,
+      response: json(Conflicts),
     },
   },
 );
@@ -213,16 +208,11 @@ export const transportAssignments = resource(
       operation: 'transport_assignments_list',
       summary: 'List assignments',
       description: '`search` matches bus, route, driver and attendant.',
-      query: page(
-        {
-          ...resourceFilters,
-          staff_id: pathId.optional(),
-          date: date.optional().meta({ description: 'Assignments that cover this day.' }),
-        },
-        Assignment,
-      ),
-      answer: Assignment,
-      isPage: true,
+      response: page(Assignment, {
+        ...resourceFilters,
+        staff_id: pathId.optional(),
+        date: date.optional().meta({ description: 'Assignments that cover this day.' }),
+      }),
     },
     'POST /': {
       operation: 'transport_assignments_create',
@@ -230,23 +220,22 @@ export const transportAssignments = resource(
       description:
         'During its period the assignment overrides the default bus and driver of routes. 409 `schedule_conflict` lists every conflict: a bus, driver or attendant that is busy elsewhere, documents that are not valid until `ends_on` (or on the first day of an open-ended assignment), or too few seats for the enrolled students.',
       body: AssignmentInput,
-      answer: Assignment,
-      isCreate: true,
+      response: created(Assignment),
     },
-    'GET /:id': { operation: 'transport_assignments_get', summary: 'Get an assignment', answer: Assignment },
+    'GET /:id': { operation: 'transport_assignments_get', summary: 'Get an assignment', response: json(Assignment) },
     'PUT /:id': {
       operation: 'transport_assignments_update',
       summary: 'Update an assignment',
       description:
         'Set `ends_on` to end the assignment. 409 `schedule_conflict` as on create, unless the change only shortens the period.',
       body: AssignmentChange,
-      answer: Assignment,
+      response: json(Assignment),
     },
     'DELETE /:id': {
       operation: 'transport_assignments_delete',
       summary: 'Delete a future assignment',
       description: '409 `invalid_state` if the assignment began before today. Set `ends_on` to end it instead.',
-      answer: Deleted,
+      response: json(Deleted),
     },
   },
 );

@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import { resource } from '../http/endpoint.ts';
-import { exporter, exportFormat, exportTypes } from './parts/exports.ts';
-import { amount, date, Deleted, id, money, page, pathId, text, timestamps } from '../http/schemas.ts';
+import { created, json, page, resource } from '../http/endpoint.ts';
+import { exported, exportFormat } from './parts/exports.ts';
+import { amount, date, Deleted, id, money, pathId, text, timestamps } from '../http/schemas.ts';
 import { frequency } from './fee-structures.ts';
 import { Generated } from './student-fees.ts';
 import { kilometers } from './transport-routes.ts';
@@ -168,15 +168,13 @@ export const transport = resource(
       summary: 'Get the transport dashboard',
       description:
         "Totals, occupancy of each route, today's exceptions, expiring documents, routes without a bus, and inactive students who are still enrolled.",
-      answer: Dashboard,
+      response: json(Dashboard),
     },
     'GET /fee-plans': {
       operation: 'transport_fee_plans_list',
       summary: 'List fee plans',
       description: '`search` matches the name.',
-      query: page({ route_id: pathId.optional(), academic_year_id: pathId.optional() }, FeePlan),
-      answer: FeePlan,
-      isPage: true,
+      response: page(FeePlan, { route_id: pathId.optional(), academic_year_id: pathId.optional() }),
     },
     'POST /fee-plans': {
       operation: 'transport_fee_plans_create',
@@ -184,23 +182,22 @@ export const transport = resource(
       description:
         'Creates a fee structure with one component. 409 `conflict` if the academic year already has a fee structure of this name.',
       body: FeePlanInput,
-      answer: FeePlan,
-      isCreate: true,
+      response: created(FeePlan),
     },
-    'GET /fee-plans/:id': { operation: 'transport_fee_plans_get', summary: 'Get a fee plan', answer: FeePlan },
+    'GET /fee-plans/:id': { operation: 'transport_fee_plans_get', summary: 'Get a fee plan', response: json(FeePlan) },
     'PUT /fee-plans/:id': {
       operation: 'transport_fee_plans_update',
       summary: 'Update a fee plan',
       description:
         'Fees that are already billed keep their name and amount. 409 `in_use` if the frequency changes after fees were billed.',
       body: FeePlanChange,
-      answer: FeePlan,
+      response: json(FeePlan),
     },
     'DELETE /fee-plans/:id': {
       operation: 'transport_fee_plans_delete',
       summary: 'Delete a fee plan',
       description: '409 `in_use` if fees were billed with this plan.',
-      answer: Deleted,
+      response: json(Deleted),
     },
     'POST /fee-plans/:id/generate': {
       operation: 'transport_fee_plans_generate',
@@ -208,7 +205,7 @@ export const transport = resource(
       description:
         'Generates student fees, like `POST /api/finance/student-fees/generate`, for the students to whom the plan applies on the given day. Each period is billed once per student, so a second run bills only newly enrolled students.',
       body: GenerateFees,
-      answer: Generated,
+      response: json(Generated),
     },
     'GET /export/contact-sheet': {
       operation: 'transport_contact_sheet',
@@ -219,8 +216,7 @@ export const transport = resource(
         ...exportFormat,
         route_id: pathId.optional().meta({ description: 'Only this route; 404 if it does not exist.' }),
       }),
-      bytes: exportTypes,
-      handler: exporter('transport_contact_sheet', {
+      response: exported('transport_contact_sheet', {
         name: 'transport-contacts',
         pageRows: 5000,
         columns: [

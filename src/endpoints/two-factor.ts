@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { ApiError } from '../domain/errors.ts';
-import { type Exchange, type Handler, resource } from '../http/endpoint.ts';
+import { type Exchange, type Handler, json, resource } from '../http/endpoint.ts';
 import {
   checkLogin,
   checkRegistration,
@@ -203,13 +203,13 @@ export const twoFactor = resource('/auth', 'Two-factor login', 'Codes, recovery 
       'After `POST /api/auth/login/enroll` the first code of the app turns the second factor on, and the answer has ' +
       '`recovery_codes`.',
     body: LoginVerify,
-    answer: LoginAnswer.extend({ recovery_codes: z.array(z.string()).nullable() }).meta({
-      id: 'LoginVerifyAnswer',
-      description: '`recovery_codes` are null except after an enrollment.',
-    }),
-    issuesRefreshToken: true,
-    knowsDevices: true,
-    handler: verifyLogin,
+    response: json(
+      LoginAnswer.extend({ recovery_codes: z.array(z.string()).nullable() }).meta({
+        id: 'LoginVerifyAnswer',
+        description: '`recovery_codes` are null except after an enrollment.',
+      }),
+      { handler: verifyLogin, issuesRefreshToken: true, knowsDevices: true },
+    ),
   },
   'POST /login/enroll': {
     operation: 'auth_second_factor_enroll',
@@ -217,22 +217,20 @@ export const twoFactor = resource('/auth', 'Two-factor login', 'Codes, recovery 
     summary: 'Set up the authenticator app that a login requires',
     description: 'For a challenge with `is_enrollment`. It allows nothing else. Then send a code of the app to verify.',
     body: z.strictObject({ challenge }).meta({ id: 'LoginEnroll' }),
-    answer: TotpSetup,
-    handler: enroll,
+    response: json(TotpSetup, { handler: enroll }),
   },
   'GET /two-factor': {
     operation: 'auth_two_factor',
     summary: 'Get your second factor',
-    answer: TwoFactor,
     resolve: (params, { config }) => ({ ...params, is_required_for_operators: config.OPERATORS_NEED_SECOND_FACTOR }),
+    response: json(TwoFactor),
   },
   'POST /two-factor/totp': {
     operation: 'auth_totp_begin',
     summary: 'Set up an authenticator app',
     description: 'Nothing changes until a code of the app is confirmed. A second app replaces the first one.',
     body: z.strictObject({ password: currentPassword }).meta({ id: 'TotpBegin' }),
-    answer: TotpSetup,
-    handler: beginTotp,
+    response: json(TotpSetup, { handler: beginTotp }),
   },
   'POST /two-factor/totp/confirm': {
     operation: 'auth_totp_confirm',
@@ -241,16 +239,14 @@ export const twoFactor = resource('/auth', 'Two-factor login', 'Codes, recovery 
       'From now on logins need a code. Replaces the recovery codes and ends your other sessions. Remembered devices ' +
       'need the second factor again.',
     body: z.strictObject({ code }).meta({ id: 'TotpConfirm' }),
-    answer: RecoveryCodes,
-    handler: confirmTotp,
+    response: json(RecoveryCodes, { handler: confirmTotp }),
   },
   'POST /two-factor/recovery-codes': {
     operation: 'auth_recovery_codes_create',
     summary: 'Create new recovery codes',
     description: 'The old ones stop working.',
     body: z.strictObject({ password: currentPassword }).meta({ id: 'RecoveryCodesCreate' }),
-    answer: RecoveryCodes,
-    handler: createRecoveryCodes,
+    response: json(RecoveryCodes, { handler: createRecoveryCodes }),
   },
   'DELETE /two-factor': {
     operation: 'auth_two_factor_delete',
@@ -265,27 +261,24 @@ export const twoFactor = resource('/auth', 'Two-factor login', 'Codes, recovery 
         recovery_code: recoveryCode.optional(),
       })
       .meta({ id: 'TwoFactorDelete' }),
-    answer: Deleted,
-    handler: remove,
+    response: json(Deleted, { handler: remove }),
   },
   'POST /two-factor/passkeys/options': {
     operation: 'auth_passkeys_begin',
     summary: 'Begin to add a passkey',
     description: 'For operators with an authenticator app. Returns the options of `navigator.credentials.create`.',
     body: z.strictObject({ password: currentPassword }).meta({ id: 'PasskeyBegin' }),
-    answer: z.looseObject({ challenge: z.string() }).meta({ id: 'PasskeyOptions' }),
-    handler: beginPasskey,
+    response: json(z.looseObject({ challenge: z.string() }).meta({ id: 'PasskeyOptions' }), { handler: beginPasskey }),
   },
   'POST /two-factor/passkeys': {
     operation: 'auth_passkeys_create',
     summary: 'Add a passkey',
     body: z.strictObject({ name: text(100), response: browserAnswer }).meta({ id: 'PasskeyInput' }),
-    answer: Passkey,
-    handler: createPasskey,
+    response: json(Passkey, { handler: createPasskey }),
   },
   'DELETE /two-factor/passkeys/:id': {
     operation: 'auth_passkeys_delete',
     summary: 'Delete a passkey',
-    answer: Deleted,
+    response: json(Deleted),
   },
 });

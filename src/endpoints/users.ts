@@ -1,12 +1,11 @@
 import { z } from 'zod';
-import { resource } from '../http/endpoint.ts';
+import { created, file, json, page, resource } from '../http/endpoint.ts';
 import {
   Deleted,
   email,
   flag,
   id,
   optionalText,
-  page,
   password,
   pathId,
   pictureUrl,
@@ -55,35 +54,30 @@ export const users = resource('/users', 'Users', 'Who can log in to a school.', 
     operation: 'users_list',
     summary: 'List users',
     description: 'Searches name, email and phone.',
-    query: page({ role_id: pathId.optional(), is_active: flag.optional() }, User),
-    answer: User,
-    isPage: true,
+    response: page(User, { role_id: pathId.optional(), is_active: flag.optional() }),
   },
   'POST /': {
     operation: 'users_create',
     summary: 'Create a user',
     body: UserInput,
-    hashes: 'password',
-    answer: User,
-    isCreate: true,
+    passwordField: 'password',
+    response: created(User),
   },
-  'GET /:id': { operation: 'users_get', summary: 'Get a user', answer: User },
+  'GET /:id': { operation: 'users_get', summary: 'Get a user', response: json(User) },
   'PUT /:id': {
     operation: 'users_update',
     summary: 'Update a user',
     description: 'A new password or is_active=false ends their sessions. A new email must be verified.',
     body: UserChange,
-    hashes: 'password',
-    answer: User,
+    passwordField: 'password',
+    response: json(User),
   },
-  'DELETE /:id': { operation: 'users_delete', summary: 'Delete a user', answer: Deleted },
+  'DELETE /:id': { operation: 'users_delete', summary: 'Delete a user', response: json(Deleted) },
   'GET /:id/sessions': {
     operation: 'users_sessions_list',
     summary: 'List the sessions of a user',
     description: 'The one that was used last comes first. At most 20; impersonations are not listed.',
-    query: page({}, Session),
-    answer: Session,
-    isPage: true,
+    response: page(Session),
   },
   'DELETE /:id/sessions/:session_id': {
     operation: 'users_sessions_delete',
@@ -91,7 +85,7 @@ export const users = resource('/users', 'Users', 'Who can log in to a school.', 
     description:
       'Its access token and refresh token stop working at once, and its device is no longer known. ' +
       'Forbidden for a user with permissions that you do not have.',
-    answer: Deleted,
+    response: json(Deleted),
   },
   'DELETE /:id/two-factor': {
     operation: 'users_second_factor_delete',
@@ -99,7 +93,7 @@ export const users = resource('/users', 'Users', 'Who can log in to a school.', 
     description:
       'For a user who has lost their second factor. Sends the user an email. They log in with the password alone unless the school ' +
       'requires a second factor. Audited. Forbidden for a user with permissions that you do not have.',
-    answer: Deleted,
+    response: json(Deleted),
   },
   'GET /:id/picture': {
     operation: 'users_picture',
@@ -107,6 +101,6 @@ export const users = resource('/users', 'Users', 'Who can log in to a school.', 
     query: z.strictObject({
       v: z.string().max(50).optional().meta({ description: 'Version of the picture, for caches.' }),
     }),
-    bytes: ['image/jpeg', 'image/png'],
+    response: file(['image/jpeg', 'image/png']),
   },
 });

@@ -8,7 +8,7 @@ import { ApiError } from '../domain/errors.ts';
 import type { Download } from '../domain/files.ts';
 import { knownTags } from './call-context.ts';
 import { disconnectSignal } from './disconnect.ts';
-import type { Endpoint } from './endpoint.ts';
+import type { JsonKind } from './endpoint.ts';
 import { serviceInfo } from './health.ts';
 import { pictureMaxAgeSeconds } from './credentials/picture-addresses.ts';
 
@@ -24,20 +24,22 @@ const md5 = (body: string | Buffer) => createHash('md5').update(body).digest('he
 export function sendJson(
   req: Request,
   res: Response,
-  endpoint: Endpoint,
+  response: JsonKind,
   { answer, version, id }: Pick<CallAnswer, 'answer' | 'version' | 'id'>,
   isDryRun: boolean,
 ): void {
   res.set('Content-Type', 'application/json; charset=utf-8');
-  if (endpoint.isCreate && !isDryRun) {
-    const path = endpoint.locationBase ?? req.originalUrl.split('?')[0]?.replace(/\/$/, '') ?? '';
+  if (response.kind === 'created' && !isDryRun) {
+    const path = response.location ?? req.originalUrl.split('?')[0]?.replace(/\/$/, '') ?? '';
     if (id !== null) res.set('Location', `${path}/${id}`);
     res.status(201);
   }
   // If-Match compares only the part before the dot, If-None-Match the whole tag: the JSON may differ for one version.
   if (version && sendIfUnchanged(req, res, `${version}.${md5(answer)}`)) return;
   res.end(
-    endpoint.isPage ? `{"success":true,${answer.slice(answer.indexOf('{') + 1)}` : `{"success":true,"data":${answer}}`,
+    response.kind === 'page'
+      ? `{"success":true,${answer.slice(answer.indexOf('{') + 1)}`
+      : `{"success":true,"data":${answer}}`,
   );
 }
 

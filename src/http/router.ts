@@ -1,87 +1,22 @@
 import { type ErrorRequestHandler, type RequestHandler, Router } from 'express';
 import { z } from 'zod';
-import { AuditedRefusal, type CallAnswer, type CallContext } from '../database/call.ts';
+import { AuditedRefusal, type CallContext } from '../database/call.ts';
 import { ApiError } from '../domain/errors.ts';
 import { authentication } from './credentials/authenticate.ts';
 import { bodyReader } from './body/json.ts';
-import { clientContext, fileContext, requestContext, writeContext } from './call-context.ts';
-import { type Endpoint, type Exchange, pathParameters, type Resource } from './endpoint.ts';
+import { clientContext, requestContext } from './call-context.ts';
+import { answersJson, pathParameters, type Resource } from './endpoint.ts';
 import { toApiError } from './errors.ts';
 import type { Operation } from './operation.ts';
 import type { RateLimits } from './limits/rate-limits.ts';
 import { bodyReceiver, readInTime } from './body/receive.ts';
-import { allowEmbedding, sendDownload, sendFile, sendJson } from './responses.ts';
+import { type Route, serve } from './serve.ts';
 import type { Services } from './services.ts';
 import { receiveUpload } from './body/uploads.ts';
-import { validator } from './body/validate.ts';
 
 const readBody = bodyReader('1mb');
 /** Anonymous clients may send only small bodies. */
 const readSmallBody = bodyReader('16kb');
-
-/** An endpoint with its route and its operation. */
-interface Route {
-  endpoint: Endpoint;
-  operation: Operation;
-  method: string;
-  path: string;
-}
-
-/** Serves one endpoint: validates the request, calls the operation or the handler, and sends the response. */
-function serve(services: Services, { endpoint, operation, method, path }: Route): RequestHandler {
-  const validate = validator(endpoint, method, path);
-  return async (req, res) => {
-    let params = validate(req);
-    if (endpoint.resolve) params = endpoint.resolve(params, services);
-    let context = requestContext(req, res, services.config.BASE_DOMAIN);
-    // For the ETag. A deleted record has none.
-    if (req.method !== 'DELETE') context.needs_version = true;
-    if (req.claims || req.apiKey)
-      context.picture_key = services.pictures.signingKey(req.apiKey?.tenantId ?? req.claims?.tenant_id ?? 0);
-    const sessionId = req.claims ? String(req.claims.sid) : null;
-    const admit = async () => {
-      await services.call(operation.name, sessionId, params, { ...context, check_only: true });
-    };
-    const password = endpoint.hashes ? params[endpoint.hashes] : undefined;
-    if (endpoint.hashes)
-      params = Object.fromEntries(Object.entries(params).filter(([name]) => name !== endpoint.hashes));
-    const isDryRun = params['dry_run'] === 'true' || params['dry_run'] === true;
-    // The request hash is stored. It must not depend on the password, because it would help to guess it.
-    if (operation.writes && !isDryRun) context = { ...context, ...writeContext(req, operation, params) };
-    if (typeof password === 'string') {
-      // Hashing is expensive. Check the caller's rights before.
-      await admit();
-      params['password_hash'] = await services.passwords.hash({ req, res }, password);
-    }
-    if (endpoint.handler) {
-      let last: Pick<CallAnswer, 'version' | 'id'> = { version: null, id: null };
-      const callWith =
-        (callContext: CallContext): Exchange['call'] =>
-        async (name, p) => {
-          const result = await services.call(name, sessionId, p, callContext);
-          last = result;
-          return result.answer;
-        };
-      const call = callWith(context);
-      const callAfterDisconnect = callWith({ ...context, signal: undefined });
-      const answer = await endpoint.handler({ req, res, params, call, callAfterDisconnect, admit, services });
-      if (typeof answer === 'string') sendJson(req, res, endpoint, { ...last, answer }, isDryRun);
-      else if (answer) await sendDownload(req, res, answer);
-      return;
-    }
-    if (operation.content === 'gives') {
-      context = { ...context, ...fileContext(req) };
-      const result = await services.call(operation.name, sessionId, params, context);
-      if (endpoint.isEmbeddable) allowEmbedding(res);
-      sendFile(req, res, result, context.range);
-      return;
-    }
-    const { upload } = req;
-    if (upload) params = { ...params, content_type: upload.contentType, file_name: upload.name };
-    const result = await services.call(operation.name, sessionId, params, context, upload?.content);
-    sendJson(req, res, endpoint, result, isDryRun);
-  };
-}
 
 /** Checks the caller's rights before an uploaded file is read. */
 function admitFirst(services: Services, { endpoint, operation, path }: Route): RequestHandler {
@@ -177,15 +112,15 @@ function routeSteps(
           return [limits.refresh, acceptJson, refuseOverload, readAnonymousBody, serveRoute];
         case 'public':
         case 'token': {
-          const { check, concealFailure } = limits.anonymous(operation.name, endpoint.isAlwaysCounted === true);
+          const { check, concealFailure } = limits.anonymous(operation.name, endpoint.countsSuccesses === true);
           const limit = hasBody ? [refuseOverload, limitAfter(readAnonymousBody, check)] : [check];
           return [...limit, acceptJson, serveRoute, concealFailure];
         }
         default:
           return [
-            endpoint.isStream ? authenticate.stream : authenticate.header,
+            endpoint.response.kind === 'stream' ? authenticate.stream : authenticate.header,
             ...limits.session,
-            ...(endpoint.bytes || endpoint.isStream ? [] : [acceptJson]),
+            ...(answersJson(endpoint) ? [acceptJson] : []),
             ...bodySteps,
             serveRoute,
           ];

@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import type { ZodRawShape } from 'zod';
 import { isScalar, withCoercion } from './coercion.ts';
 import { didYouMean } from './did-you-mean.ts';
 
@@ -208,7 +207,7 @@ const listSorts = (names: string[]) =>
     : `The fields are ${names.join(', ')}.`;
 
 /** How a list differs from others. */
-interface ListOptions {
+export interface ListOptions {
   /** Sorts besides the fields of the record. */
   sorts?: string[];
   /** Records per page without `pageSize`. Short lists that clients read as a whole have the maximum, 100. */
@@ -219,9 +218,9 @@ interface ListOptions {
  * The query parameters of a list: page, pageSize, sort, order, search, and the filters of the resource.
  * @param record  the schema of one entry; its scalar fields are the sorts
  */
-export function page<F extends ZodRawShape>(
-  filters: F,
+export function pageQuery(
   record: z.ZodObject,
+  filters: z.ZodRawShape,
   { sorts = [], defaultSize = 20 }: ListOptions = {},
 ) {
   const names = [...new Set(['id', ...scalarFields(record), ...sorts])];

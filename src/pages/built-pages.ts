@@ -4,7 +4,7 @@ import { extname, join, relative, sep } from 'node:path';
 import { type RequestHandler, Router } from 'express';
 import type { Logger } from 'pino';
 import { ApiError } from '../domain/errors.ts';
-import { sendStaticFile, staticFile, type StaticFile } from '../http/static-files.ts';
+import { sendStaticFile, staticFile, type StaticFile } from './static-files.ts';
 import { html } from './html.ts';
 import { contentPolicy } from './content-policy.ts';
 

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import express, { Router } from 'express';
-import { compressedFile, sendStaticFile, type StaticFile } from '../http/static-files.ts';
+import { compressedFile, sendStaticFile, type StaticFile } from './static-files.ts';
 import { type ReferenceDocument, referencePages } from './reference.ts';
 import { contentPolicy } from './content-policy.ts';
 

@@ -18,7 +18,7 @@ import type { Operation } from '../http/operation.ts';
 import { rateLimits } from '../http/limits/rate-limits.ts';
 import { apiRouter } from '../http/router.ts';
 import type { Services } from '../http/services.ts';
-import { compressedFile, sendStaticFile, type StaticFile } from '../http/static-files.ts';
+import { compressedFile, sendStaticFile, type StaticFile } from '../pages/static-files.ts';
 
 const requestIdPattern = /^[\w.-]{1,128}$/;
 

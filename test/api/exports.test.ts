@@ -6,9 +6,8 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { strFromU8, unzipSync } from 'fflate';
 import pg from 'pg';
-import type { Download } from '../../src/domain/files.ts';
 import type { Exchange } from '../../src/http/endpoint.ts';
-import { exporter, type ExportColumn } from '../../src/endpoints/parts/exports.ts';
+import { exported, type ExportColumn } from '../../src/endpoints/parts/exports.ts';
 import { readSheet } from '../../src/documents/spreadsheets.ts';
 import { dispatcher } from '../../src/database/call.ts';
 import { apiPool } from '../../src/database/pool/pool.ts';
@@ -23,7 +22,7 @@ const path = '/api/fees/payments/export';
 /** The cells of an exported file, without the header. */
 const rowsOf = async (content: Buffer, contentType: string) =>
   (await readSheet({ content, contentType: contentType.split(';')[0] ?? '' }, 5000)).slice(1).map(({ cells }) => cells);
-const exported = async (client: Client, query = '') => {
+const exportedRows = async (client: Client, query = '') => {
   const { data, headers } = await client.get<Buffer>(path + query);
   return rowsOf(data, headers.get('content-type') ?? '');
 };
@@ -111,14 +110,14 @@ describe('an export', () => {
       const { data } = await school.admin.get<{ reference_number: string }[]>(
         `/api/fees/payments?${query}&sort=payment_date&order=asc&pageSize=100`,
       );
-      expect((await exported(school.admin, `?${query}`)).map((cells) => cells[8])).toEqual(
+      expect((await exportedRows(school.admin, `?${query}`)).map((cells) => cells[8])).toEqual(
         data.map((payment) => payment.reference_number),
       );
     }
   });
 
   test('requires fee.read for the whole school', async () => {
-    expect(await exported(await school.user(['accountant']), '?to_date=2025-12-31')).toHaveLength(1);
+    expect(await exportedRows(await school.user(['accountant']), '?to_date=2025-12-31')).toHaveLength(1);
     await (await school.user(['teacher'])).get(path, 403);
     await (await school.user(['student'])).get(path, 403);
     // A teacher with the permission can access only their own classes.
@@ -153,12 +152,12 @@ async function handled(pageRows: number, seen: (page: number) => Promise<unknown
     await seen(++page);
     return (await dispatcher(pool)(operation, String(sid), p, {})).answer;
   };
-  const download = (await exporter('payments_export', { name: 'x', columns, pageRows })({
+  const download = await exported('payments_export', { name: 'x', columns, pageRows }).handler({
     req: {},
     res: new EventEmitter(),
     params: { format: 'csv', ...params },
     call,
-  } as unknown as Exchange)) as Download;
+  } as unknown as Exchange);
   return { content: download.content as Readable, close: () => pool.end() };
 }
 
@@ -207,13 +206,12 @@ describe('the pages of an export', () => {
         }),
       );
     };
-    const handler = exporter('x', { name: 'x', columns: columns.slice(0, 3) });
-    const { content } = (await handler({
+    const { content } = await exported('x', { name: 'x', columns: columns.slice(0, 3) }).handler({
       req: {},
       res: new EventEmitter(),
       params: { format: 'csv' },
       call,
-    } as unknown as Exchange)) as Download;
+    } as unknown as Exchange);
     const stream = content as Readable;
     await pause(50);
     expect(pages).toBe(1);

@@ -7,6 +7,7 @@ import addFormats from 'ajv-formats';
 import { lintRules } from '../../src/cli/openapi.ts';
 import { errors } from '../../src/domain/errors.ts';
 import { exampleOf } from '../../src/http/openapi/examples.ts';
+import { answersJson } from '../../src/http/endpoint.ts';
 import { isAnonymous, type OpenApi, plain, registry, type Schema } from '../support/server/registry.ts';
 import { serviceOfFile } from '../support/server/service.ts';
 import { send } from '../support/client/wire.ts';
@@ -197,7 +198,9 @@ describe('routes, operations and functions', () => {
       const record = records.find(({ name }) => name === operation.record);
       return (
         !record ||
-        (record.is_single ? parameters.includes('id') || route.isCreate : !parameters.includes('id') && !route.isCreate)
+        (record.is_single
+          ? parameters.includes('id') || route.response.kind === 'created'
+          : !parameters.includes('id') && route.response.kind !== 'created')
       );
     });
     expect(withRecord.length).toBeGreaterThan(5);
@@ -205,7 +208,9 @@ describe('routes, operations and functions', () => {
   });
 
   test('Idempotency-Key is honored by every create, and by no read or anonymous operation', () => {
-    const creates = endpoints.filter(({ route }) => route.isCreate).map(({ operation }) => operation);
+    const creates = endpoints
+      .filter(({ route }) => route.response.kind === 'created')
+      .map(({ operation }) => operation);
     expect(names(creates.filter(({ idempotent }) => !idempotent))).toEqual([]);
     expect(
       names(
@@ -334,7 +339,7 @@ describe('the document', () => {
 
   test('describes the response of every endpoint, with the same envelope for all errors', () => {
     const odd = endpoints.filter(({ documented: one, route }) => {
-      const success = one.responses[route.isCreate ? '201' : '200'];
+      const success = one.responses[route.response.kind === 'created' ? '201' : '200'];
       const failures = Object.entries(one.responses).filter(([status]) => Number(status) >= 400);
       const inEnvelope = failures.every(
         ([, response]) => response.content?.['application/json']?.schema.$ref === '#/components/schemas/Failure',
@@ -390,9 +395,10 @@ describe('the document', () => {
 
   test('every endpoint has a response schema that is not null or empty', () => {
     const odd = endpoints.filter(({ documented: one, route }) => {
-      if (route.bytes || route.isStream) return false;
+      if (!answersJson(route)) return false;
       const schema =
-        one.responses[route.isCreate ? '201' : '200']?.content?.['application/json']?.schema.properties?.['data'];
+        one.responses[route.response.kind === 'created' ? '201' : '200']?.content?.['application/json']?.schema
+          .properties?.['data'];
       return !schema || schema.type === 'null' || Object.keys(schema).length === 0;
     });
     expect(odd.map(({ name }) => name)).toEqual([]);
@@ -426,7 +432,8 @@ describe('the document', () => {
   test('has every response field of a PUT as a body field, so that clients can send a record back unchanged', () => {
     const fieldsOf = (schema: Schema | undefined) => (schema ? (plain(document, schema).properties ?? {}) : {});
     const odd = endpoints.flatMap(({ name, method, route, body, documented: one }) => {
-      if (method !== 'PUT' || !body || route.isPage || plain(document, body).type !== 'object') return [];
+      if (method !== 'PUT' || !body || route.response.kind === 'page' || plain(document, body).type !== 'object')
+        return [];
       const answer = one.responses['200']?.content?.['application/json']?.schema.properties?.['data'];
       return Object.keys(fieldsOf(answer)).flatMap((field) => (field in fieldsOf(body) ? [] : [`${name} ${field}`]));
     });
@@ -598,7 +605,7 @@ describe('a field of a body', () => {
       const main = written.filter((record) => record === operation.record);
       const columns = (main.length > 0 ? main : written).flatMap((record) => writable.get(record) ?? []);
       const body = Object.values(documented.requestBody?.content ?? {}).at(-1)?.schema ?? {};
-      const paths = pathsOf(body, [...columns, ...(route.upload?.fields ?? []), route.hashes ?? '']);
+      const paths = pathsOf(body, [...columns, ...(route.upload?.fields ?? []), route.passwordField ?? '']);
       count += paths.length + columns.length;
       return paths.filter((path) => !isRead(source, path.split('.').at(-1) ?? '')).map((path) => `${name} ${path}`);
     });
@@ -621,7 +628,7 @@ describe('a list and its record', () => {
      from core.record order by name`,
   );
   const common = ['page', 'pageSize', 'search', 'sort', 'order'];
-  const lists = endpoints.filter(({ route }) => route.isPage);
+  const lists = endpoints.filter(({ route }) => route.response.kind === 'page');
 
   test('have the same filters and search, and the list takes every sort that the record defines', async () => {
     /** Whether an operation computes its list instead of reading a record, itself or in the function that it calls. */

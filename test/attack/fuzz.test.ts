@@ -5,6 +5,7 @@ import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import fc from 'fast-check';
 import jwt from 'jsonwebtoken';
+import { answersJson } from '../../src/http/endpoint.ts';
 import { analystOf } from '../support/fixtures/analysts.ts';
 import { populate } from '../support/fixtures/populate.ts';
 import {
@@ -21,6 +22,7 @@ import {
   sampleRequest,
   type Schema,
   takesList,
+  rowsOf,
 } from '../support/server/registry.ts';
 import { operatorEmail, type School, testPassword, testService } from '../support/server/service.ts';
 import { traceRequests } from '../support/database/traces.ts';
@@ -957,11 +959,11 @@ describe('the protocol', () => {
     },
   );
 
-  const answersJson = endpoints.filter(({ route }) => !route.bytes && !route.isStream);
+  const withJson = endpoints.filter(({ route }) => answersJson(route));
   test.each(numbered(['text/html', 'image/png', 'application/xml', 'application/json;q=0', 'text/*']))(
     'Accept: %s returns 406 at every endpoint that returns JSON',
     async (accept, n) => {
-      expect(await allRefuse(share(answersJson, n, 3), 406, 'not_acceptable', () => ({ headers: { accept } }))).toEqual(
+      expect(await allRefuse(share(withJson, n, 3), 406, 'not_acceptable', () => ({ headers: { accept } }))).toEqual(
         [],
       );
     },
@@ -1051,7 +1053,7 @@ describe('the protocol', () => {
   test.each(numbered(['1e0', '1.0', '0x1', '+1', '%201', '0', '-1', '1&page=1', 'one']))(
     'page=%s returns 400 in every list',
     async (value, n) => {
-      const lists = endpoints.filter(({ route }) => route.isPage);
+      const lists = endpoints.filter(({ route }) => route.response.kind === 'page');
       expect(lists.length).toBeGreaterThan(5);
       expect(
         await allRefuse(share(lists, n, 5), 400, 'validation_error', (list) => ({
@@ -1073,7 +1075,7 @@ describe('the protocol', () => {
     const platformId = ({ path }: Registered) => (path.startsWith('/api/platform/webhooks') ? webhook.id : decoy.id);
     const lines = await findErrors(
       // The admin is not a student.
-      endpoints.filter(({ route, operation }) => route.isPage && operation.role === null),
+      endpoints.filter(({ route, operation }) => route.response.kind === 'page' && operation.role === null),
       async (endpoint) => {
         const isPlatform = isForOperators(endpoint);
         const path = samplePath(document, endpoint, { id: isPlatform ? platformId(endpoint) : known });
@@ -1087,10 +1089,7 @@ describe('the protocol', () => {
           await request('pageSize=1&page=1'),
           await request('page=1000000000&pageSize=100'),
         ];
-        const length = (answer: Answered) => {
-          const data = answer.json?.data as Record<string, unknown[]> | unknown[];
-          return (Array.isArray(data) ? data : data[endpoint.route.pagedField ?? ''])?.length;
-        };
+        const length = (answer: Answered) => rowsOf(endpoint, answer.json?.data)?.length;
         const total = one.json?.pagination?.totalItems ?? -1;
         const right =
           huge.json?.pagination?.pageSize === 100 &&

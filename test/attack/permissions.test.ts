@@ -201,7 +201,7 @@ describe('permissions', () => {
             // A record that does not exist: an admitted request must not change the data of the next test.
             const answer = await sendRequest(endpoint, only.client.token, 999_999_999);
             if (endpoint.operation.permission !== permission) return errorMismatch(answer, 403, 'forbidden');
-            if (endpoint.route.isPage && endpoint.parameters.length === 0 && answer.status !== 200)
+            if (endpoint.route.response.kind === 'page' && endpoint.parameters.length === 0 && answer.status !== 200)
               return `is a list and returned ${answer.status} ${answer.text}`;
             return answer.json?.message?.startsWith('This needs')
               ? `answered ${answer.status} ${answer.text}`
@@ -439,9 +439,9 @@ describe('read-only fields', () => {
     const lines: string[] = [];
     let count = 0;
     for (const endpoint of endpoints) {
-      const { body, answer } = endpoint.route;
-      if ((endpoint.method === 'PUT' && 'shape' in (body ?? {})) || !body || !answer) continue;
-      const [given, returned] = [fieldsOf(body), fieldsOf(answer)];
+      const { body, response } = endpoint.route;
+      if ((endpoint.method === 'PUT' && 'shape' in (body ?? {})) || !body || !('data' in response)) continue;
+      const [given, returned] = [fieldsOf(body), fieldsOf(response.data)];
       const token = isForOperators(endpoint) ? service.operator.token : untouched.admin.token;
       for (const field of returned.filter((one) => !given.includes(one))) {
         const { upload } = endpoint.route;

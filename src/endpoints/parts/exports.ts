@@ -3,7 +3,7 @@ import { ApiError } from '../../domain/errors.ts';
 import { type Cell, csvType, sheetFile, xlsxType } from '../../documents/spreadsheets.ts';
 import { choice } from '../../http/coercion.ts';
 import { disconnectSignal } from '../../http/disconnect.ts';
-import type { Handler } from '../../http/endpoint.ts';
+import { download, type DownloadResponse } from '../../http/endpoint.ts';
 import { requestOwner } from '../../http/request-owner.ts';
 
 /** A column of an export. */
@@ -41,7 +41,7 @@ export const exportFormat = {
       `An .xlsx has at most ${String(maxRowsOfXlsx)} rows. Use csv for more.`,
   ).optional(),
 };
-export const exportTypes = [csvType, xlsxType];
+const exportTypes = [csvType, xlsxType];
 
 /**
  * Thirty concurrent exports of one user once took all database connections, and other schools waited for a second. How
@@ -89,7 +89,7 @@ async function* readRows(
 }
 
 /**
- * Makes the handler of an endpoint that answers rows as a file, while they are read.
+ * Answers rows as a file, while they are read.
  *
  * The operation gets the filters of the query, `limit` and, after the first page, `after`. It answers
  * `{rows: [[cell, …], …], next, date}` in an order that no update of a row can change (`core.record_export_page` does
@@ -98,7 +98,7 @@ async function* readRows(
  * @param name  of the file; the date is appended
  * @param begin  an operation that runs before the first page, with the filters, for example to log the export
  */
-export function exporter(
+export function exported(
   operation: string,
   {
     name,
@@ -106,14 +106,14 @@ export function exporter(
     pageRows = 1000,
     begin,
   }: { name: string; columns: ExportColumn[]; pageRows?: number; begin?: string },
-): Handler {
+): DownloadResponse {
   const sheetColumns = columns.map(({ header, type, width = Math.max(header.length + 4, minWidths[type]) }) => ({
     header,
     width,
     isText: type === 'text',
     isMoney: type === 'money',
   }));
-  return async ({ req, res, params: { format, ...filters }, call }) => {
+  return download(exportTypes, async ({ req, res, params: { format, ...filters }, call }) => {
     const isXlsx = format === undefined ? req.accepts(exportTypes) === xlsxType : format === 'xlsx';
     if (format === undefined) res.vary('Accept');
     const readPage = async (after?: unknown) => {
@@ -133,5 +133,5 @@ export function exporter(
       release();
       throw error;
     }
-  };
+  });
 }

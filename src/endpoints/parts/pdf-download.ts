@@ -1,6 +1,6 @@
 import { requestOwner } from '../../http/request-owner.ts';
 import { print, type PrintJob } from '../../documents/print.ts';
-import type { Endpoint } from '../../http/endpoint.ts';
+import { download, type DownloadResponse } from '../../http/endpoint.ts';
 
 const contentType = 'application/pdf';
 
@@ -12,18 +12,20 @@ export const pdfDownload = <Kind extends PrintJob['kind']>(
   operation: string,
   kind: Kind,
   fileName: (data: DataOf<Kind>) => string,
-): Pick<Endpoint, 'operation' | 'bytes' | 'isTagged' | 'handler'> => ({
+): { operation: string; response: DownloadResponse } => ({
   operation,
-  bytes: [contentType],
-  isTagged: true,
-  handler: async ({ req, params, call }) => {
-    const answer = await call(operation, params);
-    const data = JSON.parse(answer) as DataOf<Kind>;
-    return {
-      name: fileName(data),
-      contentType,
-      etagSource: answer,
-      content: (signal) => print({ kind, data } as PrintJob, { ...requestOwner(req), signal }),
-    };
-  },
+  response: download(
+    [contentType],
+    async ({ req, params, call }) => {
+      const answer = await call(operation, params);
+      const data = JSON.parse(answer) as DataOf<Kind>;
+      return {
+        name: fileName(data),
+        contentType,
+        etagSource: answer,
+        content: (signal) => print({ kind, data } as PrintJob, { ...requestOwner(req), signal }),
+      };
+    },
+    { isTagged: true },
+  ),
 });

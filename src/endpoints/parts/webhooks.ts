@@ -3,8 +3,8 @@ import { z } from 'zod';
 import { ApiError } from '../../domain/errors.ts';
 import { webhookUrlFault } from '../../domain/webhooks.ts';
 import { choice } from '../../http/coercion.ts';
-import { type Exchange, type Resource, resource } from '../../http/endpoint.ts';
-import { Deleted, flag, id, optionalText, page, text, timestamp, timestamps, uniqueBy } from '../../http/schemas.ts';
+import { created, type Exchange, json, page, type Resource, resource } from '../../http/endpoint.ts';
+import { Deleted, flag, id, optionalText, text, timestamp, timestamps, uniqueBy } from '../../http/schemas.ts';
 
 // What the webhooks of schools and those of the platform have in common.
 
@@ -146,73 +146,66 @@ export function webhookResource({
       operation: `${operations}_list`,
       summary: 'List webhooks',
       description: '`search` matches url and description.',
-      query: page({ is_active: flag.optional(), event: event.optional() }, Webhook),
-      answer: Webhook,
-      isPage: true,
+      response: page(Webhook, { is_active: flag.optional(), event: event.optional() }),
     },
     'POST /': {
       operation: `${operations}_create`,
       summary: 'Create a webhook',
       description: `${permissions.create}409 \`conflict\` if there are 10 webhooks.`,
       body: input,
-      answer: NewWebhook,
-      isCreate: true,
-      handler(exchange) {
-        checkUrl(exchange);
-        return withNewSecret(exchange, `${operations}_create`);
-      },
+      response: created(NewWebhook, {
+        handler(exchange) {
+          checkUrl(exchange);
+          return withNewSecret(exchange, `${operations}_create`);
+        },
+      }),
     },
-    'GET /:id': { operation: `${operations}_get`, summary: 'Get a webhook', answer: Webhook },
+    'GET /:id': { operation: `${operations}_get`, summary: 'Get a webhook', response: json(Webhook) },
     'PUT /:id': {
       operation: `${operations}_update`,
       summary: 'Update a webhook',
       description: `Disabling it ends its pending deliveries.${permissions.update}`,
       body: change,
-      answer: Webhook,
-      handler(exchange) {
-        checkUrl(exchange);
-        return exchange.call(`${operations}_update`, exchange.params);
-      },
+      response: json(Webhook, {
+        handler(exchange) {
+          checkUrl(exchange);
+          return exchange.call(`${operations}_update`, exchange.params);
+        },
+      }),
     },
     'DELETE /:id': {
       operation: `${operations}_delete`,
       summary: 'Delete a webhook',
       description: 'Also deletes its delivery log.',
-      answer: Deleted,
+      response: json(Deleted),
     },
     'POST /:id/rotate-secret': {
       operation: `${operations}_rotate_secret`,
       summary: 'Replace the secret of a webhook',
       description: 'Both secrets sign for 24 hours. A secret that was replaced before stops at once.',
-      answer: WebhookSecret,
-      handler: (exchange) => withNewSecret(exchange, `${operations}_rotate_secret`),
+      response: json(WebhookSecret, { handler: (exchange) => withNewSecret(exchange, `${operations}_rotate_secret`) }),
     },
     'POST /:id/test': {
       operation: `${operations}_test`,
       summary: 'Send a test event',
       description: `Sends the event webhook.test. ${invalidState}`,
-      answer: WebhookDelivery,
+      response: json(WebhookDelivery),
     },
     'GET /:id/deliveries': {
       operation: `${operations}_deliveries_list`,
       summary: 'List the deliveries of a webhook',
       description:
         'Deliveries that are still kept (90 days by default), by default newest first. `search` matches event and reason.',
-      query: page(
-        {
-          status: deliveryStatus.optional(),
-          event: text(100).optional().meta({ description: 'An event, or webhook.test.' }),
-        },
-        WebhookDelivery,
-      ),
-      answer: WebhookDelivery,
-      isPage: true,
+      response: page(WebhookDelivery, {
+        status: deliveryStatus.optional(),
+        event: text(100).optional().meta({ description: 'An event, or webhook.test.' }),
+      }),
     },
     'POST /:id/deliveries/:delivery_id/replay': {
       operation: `${operations}_deliveries_replay`,
       summary: 'Send a message again',
       description: `Creates a delivery of the same message, with the same id. ${invalidState}`,
-      answer: WebhookDelivery,
+      response: json(WebhookDelivery),
     },
   });
 }

@@ -6,13 +6,13 @@ import { requestOwner } from '../request-owner.ts';
 import { ApiError } from '../../domain/errors.ts';
 import { PictureError, type PictureType, type Upload } from '../../domain/files.ts';
 import { bodyReader } from './json.ts';
-import type { Endpoint } from '../endpoint.ts';
+import type { UploadFields } from '../endpoint.ts';
 
 /**
  * Reads one file of a multipart body into memory and checks its size and type. The other fields become the body.
  * @param readBody  reads other bodies, for endpoints that also accept JSON
  */
-export function receiveUpload(upload: NonNullable<Endpoint['upload']>, readBody: RequestHandler): RequestHandler {
+export function receiveUpload(upload: UploadFields, readBody: RequestHandler): RequestHandler {
   const { fields, maxBytes, isOptional = false, dataUrl, label } = upload;
   // Base64 has four characters for three bytes. The other fields get the usual limit.
   const readLargeBody = bodyReader((dataUrl?.maxBytes ?? 0) * (4 / 3) + 1024 * 1024);
@@ -88,7 +88,7 @@ const invalidFile = (path: string, fault: string, label = 'file') =>
 /** The bytes to store for an uploaded file. @throws ApiError `validation_error` for an unusable picture */
 async function contentToStore(
   req: Request,
-  { picture, label }: NonNullable<Endpoint['upload']>,
+  { picture, label }: UploadFields,
   path: string,
   content: Buffer,
   contentType: string,
@@ -104,8 +104,8 @@ async function contentToStore(
 /** Takes the file out of a JSON body. */
 async function takeDataUrl(
   req: Request,
-  { field, maxBytes, types }: NonNullable<NonNullable<Endpoint['upload']>['dataUrl']>,
-  upload: NonNullable<Endpoint['upload']>,
+  { field, maxBytes, types }: NonNullable<UploadFields['dataUrl']>,
+  upload: UploadFields,
 ): Promise<void> {
   const body = req.body as Record<string, unknown> | undefined;
   const value = body && Object.hasOwn(body, field) ? body[field] : undefined;
@@ -121,7 +121,7 @@ async function takeDataUrl(
   req.upload = { content: stored, contentType: detected.mime, name: `${field}.${detected.ext}` };
 }
 
-async function checkFile(req: Request, options: NonNullable<Endpoint['upload']>): Promise<void> {
+async function checkFile(req: Request, options: UploadFields): Promise<void> {
   const { fields, types, isOptional = false, label } = options;
   const file = (req.files as Express.Multer.File[] | undefined)?.find(({ fieldname }) => fields.includes(fieldname));
   if (!file && isOptional) return;

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { pathParameters, type Endpoint } from '../endpoint.ts';
+import { type Endpoint, pathParameters, queryOf } from '../endpoint.ts';
 import { ApiError, type ErrorDetail } from '../../domain/errors.ts';
 import { coerce } from '../coercion.ts';
 import { didYouMean } from '../did-you-mean.ts';
@@ -134,9 +134,10 @@ function parseQuery(schema: z.ZodObject, value: unknown): Record<string, unknown
 }
 
 /** The fields that the response of a PUT has but its body does not. */
-export function readOnlyFields({ body, answer }: Endpoint, method: string): string[] {
-  if (method !== 'PUT' || !(body instanceof z.ZodObject) || !(answer instanceof z.ZodObject)) return [];
-  return Object.keys(answer.shape).filter((key) => !(key in body.shape));
+export function readOnlyFields({ body, response }: Endpoint, method: string): string[] {
+  if (method !== 'PUT' || !(body instanceof z.ZodObject) || response.kind !== 'json') return [];
+  const { data } = response;
+  return data instanceof z.ZodObject ? Object.keys(data.shape).filter((key) => !(key in body.shape)) : [];
 }
 
 /**
@@ -145,7 +146,7 @@ export function readOnlyFields({ body, answer }: Endpoint, method: string): stri
  */
 export function validator(endpoint: Endpoint, method: string, path: string) {
   const params = z.object(pathParameters(path, endpoint));
-  const query = endpoint.query ?? z.strictObject({});
+  const query = queryOf(endpoint) ?? z.strictObject({});
   const { body } = endpoint;
   const fields = body instanceof z.ZodObject ? body.shape : {};
   const readOnly = readOnlyFields(endpoint, method);

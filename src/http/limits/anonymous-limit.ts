@@ -64,15 +64,15 @@ function accountsOfAddresses({ anonymousCallers }: Services): (address: string) 
  * 2. Requests for one account count for this account, and for the address only as far as this allows.
  * 3. All others count for the address. 1 and 3 are shared by all API processes.
  * 4. If the address is over its limit, logins of accounts that were last used there have a budget of the same size.
- * @param isAlwaysCounted  successful requests count too; there is no 4
+ * @param countsSuccesses  successful requests count too; there is no 4
  */
-export function anonymousLimit(services: Services, operation: string, isAlwaysCounted: boolean): AnonymousLimit {
+export function anonymousLimit(services: Services, operation: string, countsSuccesses: boolean): AnonymousLimit {
   const limit = services.config.PUBLIC_RATE_LIMIT_PER_MINUTE;
   if (limit === 0)
     return { check: (_req, _res, next) => next(), concealFailure: (error, _req, _res, next) => next(error) };
-  const perAccount = Math.min(limit, isAlwaysCounted ? maxForgottenPerAccount : maxLoginsPerAccount);
+  const perAccount = Math.min(limit, countsSuccesses ? maxForgottenPerAccount : maxLoginsPerAccount);
   const perDevice = Math.min(limit, maxLoginsPerAccount);
-  const isForFailures = !isAlwaysCounted;
+  const isForFailures = !countsSuccesses;
   const shared = (name: string, max: number) =>
     sharedStore(services.anonymousCallers, { name: `${operation} ${name}`, limit: max, windowMs: rateLimitWindowMs });
   const deviceOf = (req: Request) => services.deviceTokens.read(deviceTokenOf({ req, services }) ?? '').owner;
@@ -110,7 +110,7 @@ export function anonymousLimit(services: Services, operation: string, isAlwaysCo
     async onExceeded(req, res, next, refusal) {
       const since = performance.now();
       const email = emailOf(req);
-      const known = email === undefined || isAlwaysCounted ? new Set() : await accountsAt(addressOf(req));
+      const known = email === undefined || countsSuccesses ? new Set() : await accountsAt(addressOf(req));
       if (known.size === 0 || email === undefined) {
         next(refusal);
       } else if (known.has(sha256(email))) {

@@ -21,8 +21,8 @@ const sessionsPerAddress = 5;
 export interface RateLimits {
   /** For requests with an access token or an API key: per session, per user (or key) and per school. */
   session: RequestHandler[];
-  /** For an operation without a login. With `isAlwaysCounted`, successful requests count too. */
-  anonymous: (operation: string, isAlwaysCounted: boolean) => AnonymousLimit;
+  /** For an operation without a login. With `countsSuccesses`, successful requests count too. */
+  anonymous: (operation: string, countsSuccesses: boolean) => AnonymousLimit;
   refresh: RequestHandler;
   feed: RequestHandler[];
   picture: RequestHandler;
@@ -66,8 +66,8 @@ export function rateLimits(services: Services): RateLimits {
       }),
       (req, res, next) => (typeof schoolOf(req) === 'number' ? perSchoolOnly(req, res, next) : next()),
     ],
-    anonymous(operation, isAlwaysCounted) {
-      const limit = anonymous.get(operation) ?? anonymousLimit(services, operation, isAlwaysCounted);
+    anonymous(operation, countsSuccesses) {
+      const limit = anonymous.get(operation) ?? anonymousLimit(services, operation, countsSuccesses);
       anonymous.set(operation, limit);
       return limit;
     },

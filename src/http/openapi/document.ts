@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from 'zod-openapi';
-import { type Endpoint, pathParameters, type Resource } from '../endpoint.ts';
+import { type Endpoint, pathParameters, queryOf, type Resource } from '../endpoint.ts';
 import { serviceInfo } from '../health.ts';
 import { honorsIfMatch } from './errors.ts';
 import { compactDocument } from './compact.ts';
@@ -135,6 +135,7 @@ function describe(
   path: string,
   method: string,
 ): ZodOpenApiOperationObject {
+  const query = queryOf(endpoint);
   return {
     operationId: endpoint.operationId ?? operation.name,
     tags: [section],
@@ -143,7 +144,7 @@ function describe(
     security: isAnonymous(operation) ? [] : [{ bearer: [] }, ...(takesApiKey(operation) ? [{ apiKey: [] }] : [])],
     requestParams: {
       ...(path.includes(':') ? { path: z.object(pathParameters(path, endpoint)) } : {}),
-      ...(endpoint.query ? { query: endpoint.query } : {}),
+      ...(query ? { query } : {}),
       ...requestHeaders(endpoint, operation),
       ...(operation.access === 'refresh'
         ? {

@@ -1,5 +1,5 @@
 import { type ErrorName, errors } from '../../domain/errors.ts';
-import type { Endpoint } from '../endpoint.ts';
+import { answersJson, type Endpoint } from '../endpoint.ts';
 import { isAnonymous, type Operation, takesApiKey } from '../operation.ts';
 
 /** All errors of a calendar feed. Its handler answers 404 to every invalid token and does not say why. */
@@ -40,7 +40,7 @@ export function endpointErrors(endpoint: Endpoint, operation: Operation, path: s
     not_found: path.includes(':'),
     idempotency_key_reused: operation.idempotent,
     precondition_failed: honorsIfMatch(endpoint, operation),
-    not_acceptable: !endpoint.bytes && !endpoint.isStream,
+    not_acceptable: answersJson(endpoint),
     request_timeout: method !== 'GET',
     payload_too_large: method !== 'GET',
     unsupported_media_type: method !== 'GET',
@@ -57,4 +57,4 @@ export function endpointErrors(endpoint: Endpoint, operation: Operation, path: s
 
 /** Whether a write of a record checks `If-Match`. */
 export const honorsIfMatch = (endpoint: Endpoint, operation: Operation) =>
-  operation.record !== null && operation.writes && !endpoint.isCreate;
+  operation.record !== null && operation.writes && endpoint.response.kind !== 'created';

@@ -42,11 +42,12 @@ const idempotencyKeyHours = 24;
 
 /** The request headers that an endpoint reads. */
 export function requestHeaders(endpoint: Endpoint, operation: Operation): { header?: z.ZodObject } {
+  const { response } = endpoint;
   const headers = {
     ...(operation.access === 'refresh'
       ? { 'X-Refresh-Token': z.string().optional().meta({ description: 'The refresh token, if there is no cookie.' }) }
       : {}),
-    ...(endpoint.knowsDevices
+    ...(response.kind === 'json' && response.knowsDevices
       ? {
           'X-Known-Device': z
             .string()
@@ -74,7 +75,7 @@ export function requestHeaders(endpoint: Endpoint, operation: Operation): { head
           }),
         }
       : {}),
-    ...(endpoint.isStream
+    ...(response.kind === 'stream'
       ? {
           'Last-Event-ID': z
             .string()

@@ -109,17 +109,17 @@ export function failureResponse(...names: ErrorName[]): ZodOpenApiResponseObject
 }
 
 /** The headers of a successful response, with their descriptions. */
-function successHeaders(endpoint: Endpoint, operation: Operation, method: string): Record<string, string> {
+function successHeaders({ response }: Endpoint, operation: Operation, method: string): Record<string, string> {
   return {
-    ...(endpoint.isCreate ? { Location: 'The path of the new record.' } : {}),
+    ...(response.kind === 'created' ? { Location: 'The path of the new record.' } : {}),
     ...(operation.record && method !== 'DELETE'
       ? { ETag: 'The version of the record, for If-Match and If-None-Match.' }
       : {}),
-    ...(endpoint.isTagged ? { ETag: 'The digest of the file, for If-None-Match.' } : {}),
-    ...(operation.content === 'gives'
+    ...(isTagged(response) ? { ETag: 'The digest of the file, for If-None-Match.' } : {}),
+    ...(response.kind === 'file'
       ? { ETag: 'The digest of the file, for If-None-Match and If-Range.', 'Accept-Ranges': '`bytes`' }
       : {}),
-    ...(endpoint.issuesRefreshToken
+    ...(response.kind === 'json' && response.issuesRefreshToken
       ? {
           'X-Refresh-Token': 'The refresh token of the session, for the next refresh.',
           'Set-Cookie':
@@ -127,40 +127,40 @@ function successHeaders(endpoint: Endpoint, operation: Operation, method: string
             'if the client asks for a cookie.',
         }
       : {}),
-    ...(endpoint.knowsDevices
+    ...(response.kind === 'json' && response.knowsDevices
       ? { 'X-Known-Device': 'The token of the device, for the next login. With a cookie: `known_device`.' }
       : {}),
   };
 }
 
-/** The successful response: an event stream, a file, or the envelope. */
-function successResponse(endpoint: Endpoint, headers: Record<string, string>) {
-  if (endpoint.isStream)
-    return {
-      ...responseHeaders(headers),
-      description: 'Server-sent events, until the client disconnects.',
-      content: { 'text/event-stream': { schema: { type: 'string' as const } } },
-    };
-  if (endpoint.bytes)
-    return {
-      ...responseHeaders(headers),
-      description: 'The file.',
-      content: Object.fromEntries(
-        endpoint.bytes.map((type) => [type, { schema: { type: 'string' as const, format: 'binary' } }]),
-      ),
-    };
-  const answer = endpoint.answer ?? z.null();
-  const page = {
-    success: z.literal(true),
-    data: endpoint.pagedField === undefined ? z.array(answer) : answer,
-    pagination: Pagination,
-    ...endpoint.extraFields,
-  };
-  return {
-    description: endpoint.isCreate ? 'Created.' : 'Success.',
-    content: jsonContent(endpoint.isPage ? z.object(page) : successEnvelope(answer)),
-    ...responseHeaders(headers),
-  };
+const isTagged = (response: Endpoint['response']) => response.kind === 'download' && response.isTagged === true;
+
+/** The description of a successful response and its content. */
+function successContent(response: Endpoint['response']): Pick<ZodOpenApiResponseObject, 'description' | 'content'> {
+  switch (response.kind) {
+    case 'stream':
+      return {
+        description: 'Server-sent events, until the client disconnects.',
+        content: { 'text/event-stream': { schema: { type: 'string' } } },
+      };
+    case 'file':
+    case 'download':
+      return {
+        description: 'The file.',
+        content: Object.fromEntries(
+          response.types.map((type) => [type, { schema: { type: 'string' as const, format: 'binary' } }]),
+        ),
+      };
+    case 'page': {
+      const { data, extraFields } = response;
+      const envelope = z.object({ success: z.literal(true), data, pagination: Pagination, ...extraFields });
+      return { description: 'Success.', content: jsonContent(envelope) };
+    }
+    case 'created':
+      return { description: 'Created.', content: jsonContent(successEnvelope(response.data)) };
+    case 'json':
+      return { description: 'Success.', content: jsonContent(successEnvelope(response.data)) };
+  }
 }
 
 /** All responses of an endpoint, by status. */
@@ -173,16 +173,17 @@ export function responses(
   const failuresByStatus = Map.groupBy(endpointErrors(endpoint, operation, path, method), (name) =>
     String(errors[name].status),
   );
-  const isFile = operation.content === 'gives';
+  const { response } = endpoint;
+  const isFile = response.kind === 'file';
   const headers = successHeaders(endpoint, operation, method);
-  const ok = successResponse(endpoint, headers);
+  const ok = { ...successContent(response), ...responseHeaders(headers) };
   return {
-    [endpoint.isCreate ? '201' : '200']: ok,
-    ...(endpoint.isCreate && takesDryRun(endpoint)
+    [response.kind === 'created' ? '201' : '200']: ok,
+    ...(response.kind === 'created' && takesDryRun(endpoint)
       ? {
           '200': {
             description: 'Dry run: nothing was created.',
-            content: jsonContent(successEnvelope(endpoint.answer ?? z.null())),
+            content: jsonContent(successEnvelope(response.data)),
           },
         }
       : {}),
@@ -195,7 +196,7 @@ export function responses(
           },
         }
       : {}),
-    ...(method === 'GET' && (operation.record || isFile || endpoint.isTagged)
+    ...(method === 'GET' && (operation.record || isFile || isTagged(response))
       ? { '304': { description: 'The client already has this version (If-None-Match).' } }
       : {}),
     ...Object.fromEntries([...failuresByStatus].map(([status, names]) => [status, failureResponse(...names)])),

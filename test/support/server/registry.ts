@@ -384,3 +384,10 @@ export async function findErrors(
   }
   return lines;
 }
+
+/** The rows of a page. */
+export function rowsOf({ route: { response } }: Registered, data: unknown): Record<string, unknown>[] | undefined {
+  const field = response.kind === 'page' ? response.field : undefined;
+  return (field === undefined ? data : (data as Record<string, unknown> | undefined)?.[field]) as
+    Record<string, unknown>[] | undefined;
+}

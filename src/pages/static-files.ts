@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip } from 'node:zlib';
 import type { Request, Response } from 'express';
-import { sendIfUnchanged } from './responses.ts';
+import { sendIfUnchanged } from '../http/responses.ts';
 
 /** A text file in memory, and its compressed versions as far as they exist. */
 export interface StaticFile {
