@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, rm, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
@@ -203,19 +203,4 @@ describe('after a year', () => {
     expect((await readdir(join(folder, 'exports'))).sort()).toEqual(['folder', 'new']);
     expect((await readdir(join(folder, 'outbox'))).sort()).toEqual(['folder', 'new']);
   });
-});
-
-test('docs/schools.md says of each table what bounds it', async () => {
-  const rows = await database.query<{ name: string }>(
-    `select case when n.nspname = 'platform' then 'platform.' else '@.' end || c.relname as name
-     from pg_class c join pg_namespace n on n.oid = c.relnamespace
-     where c.relkind in ('r', 'p') and n.nspname in ('platform', $1)`,
-    [school.schema],
-  );
-  const text = await readFile(new URL('../../docs/schools.md', import.meta.url), 'utf8');
-  const [, platform = '', tenant = ''] = text.slice(text.indexOf('\n## Retention')).split(/\n\| schema /);
-  const undocumented = rows
-    .map(({ name }) => name)
-    .filter((name) => !(name.startsWith('@.') ? tenant : platform).includes(`\`${name.replace(/^\w*@?\./, '')}\``));
-  expect(undocumented).toEqual([]);
 });
