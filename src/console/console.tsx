@@ -5,7 +5,7 @@ import { confirm, Confirmations, Dialog, Toasts, showToast } from './parts/dialo
 import { toFailure, Failure, isAbort } from './data/http.ts';
 import { Icon } from './parts/icons.tsx';
 import { clearCache } from './data/load.ts';
-import { EmptyState, PageHeader, ErrorMessage } from './parts/components.tsx';
+import { EmptyState, PageHeader, ErrorMessage, Segments } from './parts/components.tsx';
 import { type Page, Palette } from './palette.tsx';
 import { href, hasUnsavedChanges, match, route } from './router.ts';
 import { AuditLog } from './screens/audit-log/audit-log.tsx';
@@ -158,20 +158,13 @@ function Menu({ onNavigate, onGoTo }: MenuProps) {
         </ul>
       </nav>
       <div class="menu-foot">
-        <fieldset class="segments">
-          <legend class="hidden">Theme</legend>
-          {themes.map((one) => (
-            <label key={one}>
-              <input
-                type="radio"
-                name={onNavigate ? 'theme-panel' : 'theme'}
-                checked={theme.value === one}
-                onChange={() => setTheme(one)}
-              />
-              <span>{themeNames[one]}</span>
-            </label>
-          ))}
-        </fieldset>
+        <Segments
+          legend="Theme"
+          name={onNavigate ? 'theme-panel' : 'theme'}
+          options={themes.map((one) => [one, themeNames[one]] as const)}
+          value={theme.value}
+          onChange={setTheme}
+        />
         <a
           class="who"
           href={href('/profile')}

@@ -1,8 +1,8 @@
 import { useState } from 'preact/hooks';
 import { download, send } from '../data/api.ts';
-import { AsyncContent, EmptyState } from '../parts/components.tsx';
+import { AsyncContent, EmptyState, Segments } from '../parts/components.tsx';
 import { Dialog, showToast } from '../parts/dialogs.tsx';
-import { SelectField } from '../parts/forms.tsx';
+import { SelectField } from '../parts/fields.tsx';
 import { toFailure } from '../data/http.ts';
 import { useLoad } from '../data/load.ts';
 import type { Question } from '../types.ts';
@@ -113,9 +113,14 @@ function Table({ answer }: { answer: Answer }) {
   );
 }
 
+const views = [
+  ['table', 'Table'],
+  ['chart', 'Chart'],
+] as const;
+
 /** The answer to a saved question, as it is saved: a table, a chart, and a file. */
 export function AnswerDialog({ question, onClose }: { question: Question; onClose: () => void }) {
-  const [isChart, setChart] = useState(false);
+  const [view, setView] = useState<'table' | 'chart'>('table');
   const answer = useLoad(`answer ${String(question.id)}`, (signal) => loadAnswer(question.id, signal), {
     isUncached: true,
   });
@@ -126,25 +131,12 @@ export function AnswerDialog({ question, onClose }: { question: Question; onClos
     <Dialog title={question.name} isWide onClose={onClose}>
       <div class="dialog-body">
         {question.description && <p>{question.description}</p>}
-        <fieldset class="segments">
-          <legend class="hidden">View</legend>
-          {['Table', 'Chart'].map((name) => (
-            <label key={name}>
-              <input
-                type="radio"
-                name="view"
-                checked={isChart === (name === 'Chart')}
-                onChange={() => setChart(name === 'Chart')}
-              />
-              <span>{name}</span>
-            </label>
-          ))}
-        </fieldset>
+        <Segments legend="View" name="view" options={views} value={view} onChange={setView} />
         <AsyncContent state={answer}>
           {(loaded) =>
             loaded.rows.length === 0 ? (
               <EmptyState title="The answer has no rows." />
-            ) : isChart ? (
+            ) : view === 'chart' ? (
               <Chart answer={loaded} />
             ) : (
               <Table answer={loaded} />

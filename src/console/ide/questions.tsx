@@ -1,8 +1,10 @@
 import { useState } from 'preact/hooks';
 import { request } from '../data/api.ts';
-import { AsyncContent, EmptyState, SearchBox } from '../parts/components.tsx';
+import { AsyncContent, EmptyState } from '../parts/components.tsx';
 import { confirm, Dialog, showToast } from '../parts/dialogs.tsx';
-import { Field, FormError, SelectField, TextField, useForm } from '../parts/forms.tsx';
+import { SelectField, TextArea, TextField } from '../parts/fields.tsx';
+import { SearchBox } from '../parts/list.tsx';
+import { FormError, useForm } from '../parts/forms.tsx';
 import { Failure } from '../data/http.ts';
 import { clearCache, useLoad } from '../data/load.ts';
 import { operator } from '../data/session.ts';
@@ -127,9 +129,7 @@ export function SaveDialog({
       text: 'Links to it stop working, and its answers are no longer sent.',
       confirmLabel: 'Delete',
       isDangerous: true,
-      action: async () => {
-        await request('DELETE', `${path}/${String(own.id)}`);
-      },
+      action: () => request('DELETE', `${path}/${String(own.id)}`),
     });
     if (!isDeleted) return;
     clearCache();
@@ -141,16 +141,7 @@ export function SaveDialog({
         <div class="dialog-body">
           <FormError form={form} fields={['name', 'description', 'schedule', 'recipients']} />
           <TextField label="Name" isRequired {...form.field('name')} />
-          <Field label="Description" name="description" error={form.error('description')}>
-            {(attributes) => (
-              <textarea
-                {...attributes}
-                rows={3}
-                value={form.value.description}
-                onInput={(event) => form.set({ description: event.currentTarget.value })}
-              />
-            )}
-          </Field>
+          <TextArea label="Description" rows={3} {...form.field('description')} />
           <SelectField label="Send the answer" {...form.field('schedule')} options={schedules} />
           {form.value.schedule !== '' && (
             <TextField

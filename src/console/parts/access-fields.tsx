@@ -1,4 +1,5 @@
-import { CheckboxField, type Form, SelectField } from './forms.tsx';
+import { CheckboxField, SelectField } from './fields.tsx';
+import { type Form } from './forms.tsx';
 import { Icon } from './icons.tsx';
 import { SchoolPicker } from './school-picker.tsx';
 

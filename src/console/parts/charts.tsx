@@ -1,5 +1,6 @@
 import { EmptyState } from './components.tsx';
 import { formatCompact, formatNumber } from './format.tsx';
+import { NumberTable } from './table.tsx';
 
 /** The top of the y axis: the next round number whose half is a whole number. */
 function axisMaximum(highest: number): number {
@@ -93,24 +94,10 @@ export function BarChart({
       </svg>
       <details>
         <summary>Show as table</summary>
-        <table class="table compact">
-          <thead>
-            <tr>
-              <th scope="col">{columns[0]}</th>
-              <th scope="col" class="number">
-                {columns[1]}
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {bars.map(({ name, value }) => (
-              <tr key={name}>
-                <th scope="row">{name}</th>
-                <td class="number">{value === null ? '–' : format(value)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        <NumberTable
+          columns={columns}
+          rows={bars.map(({ name, value }) => [name, value === null ? '–' : format(value)])}
+        />
       </details>
     </figure>
   );

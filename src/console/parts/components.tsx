@@ -1,10 +1,8 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { ApiResponse } from '../data/api.ts';
 import type { Failure } from '../data/http.ts';
 import { Icon } from './icons.tsx';
 import type { Loaded } from '../data/load.ts';
-import { formatNumber } from './format.tsx';
 import { href } from '../router.ts';
 
 /** Sets the title of the browser tab. */
@@ -162,156 +160,45 @@ export function AsyncContent<T>({
   );
 }
 
-interface PaginationProps {
-  pagination: { page: number; pageSize: number; totalItems: number; totalPages: number };
-  onPage: (page: number) => void;
-  /** The singular and the plural of the items. */
-  names: [string, string];
+interface SegmentsProps<T extends string> {
+  legend: string;
+  name: string;
+  options: readonly (readonly [value: T, label: string])[];
+  value: string;
+  onChange: (value: T) => void;
 }
 
-/** The position in a list, and buttons for the previous and the next page. */
-function Pagination({ pagination: { page, pageSize, totalItems, totalPages }, onPage, names }: PaginationProps) {
-  const [singular, plural] = names;
-  const first = (page - 1) * pageSize + 1;
-  const last = Math.min(totalItems, first + pageSize - 1);
-  const total = formatNumber(totalItems);
-  // A list without items says so itself.
-  const text =
-    totalItems === 0
-      ? ''
-      : totalPages <= 1 || first > totalItems
-        ? `${total} ${totalItems === 1 ? singular : plural}`
-        : `${formatNumber(first)}–${formatNumber(last)} of ${total} ${plural}`;
-  return (
-    <nav class={totalItems === 0 ? 'hidden' : 'pager'} aria-label="Pagination">
-      <p role="status" aria-live="polite">
-        {text}
-      </p>
-      {totalPages > 1 && (
-        <div class="pager-buttons">
-          <button
-            type="button"
-            class="button small-button"
-            disabled={page <= 1}
-            onClick={() => onPage(Math.min(page - 1, totalPages))}
-          >
-            <Icon name="left" /> Previous
-          </button>
-          <button
-            type="button"
-            class="button small-button"
-            disabled={page >= totalPages}
-            onClick={() => onPage(page + 1)}
-          >
-            Next <Icon name="right" />
-          </button>
-        </div>
-      )}
-    </nav>
-  );
-}
-
-/** Shown when the address has a page number past the end of the list. */
-const PageOutOfRange = ({ onFirst }: { onFirst: () => void }) => (
-  <EmptyState title="This page does not exist.">
-    <button type="button" class="button" onClick={onFirst}>
-      Go to the first page
-    </button>
-  </EmptyState>
+/** A choice between a few values that are all visible. */
+export const Segments = <T extends string>({ legend, name, options, value, onChange }: SegmentsProps<T>) => (
+  <fieldset class="segments">
+    <legend class="hidden">{legend}</legend>
+    {options.map(([option, label]) => (
+      <label key={option}>
+        <input type="radio" name={name} checked={value === option} onChange={() => onChange(option)} />
+        <span>{label}</span>
+      </label>
+    ))}
+  </fieldset>
 );
 
-interface SortProps {
-  name: string;
-  sort: string;
-  order: string;
-  onSort: (name: string, order: 'asc' | 'desc') => void;
-  children: ComponentChildren;
-  class?: string;
-  /** The direction after the first click. */
-  initialOrder?: 'asc' | 'desc';
-}
-
-/** A column header that sorts the list. */
-export function SortableHeader({
-  name,
-  sort,
-  order,
-  onSort,
-  children,
-  class: className = '',
-  initialOrder = 'asc',
-}: SortProps) {
-  const isSorted = sort === name;
-  const next = isSorted ? (order === 'asc' ? 'desc' : 'asc') : initialOrder;
-  return (
-    <th scope="col" class={className} aria-sort={isSorted ? (order === 'asc' ? 'ascending' : 'descending') : undefined}>
-      <button type="button" class="sort" onClick={() => onSort(name, next)}>
-        {children}
-        <span class={isSorted ? 'sort-mark' : 'sort-mark off'}>
-          <Icon name={isSorted && order === 'asc' ? 'up' : 'down'} />
-        </span>
-      </button>
-    </th>
-  );
-}
-
-/** A search field with a magnifying glass. */
-export function SearchBox({
-  label,
-  placeholder,
-  value,
-  onChange,
-}: {
+interface TabsProps {
   label: string;
-  placeholder: string;
-  value: string;
-  onChange: (value: string) => void;
-}) {
-  return (
-    <div class="search">
-      <Icon name="search" />
-      <input
-        type="search"
-        aria-label={label}
-        placeholder={placeholder}
-        value={value}
-        onInput={(event) => onChange(event.currentTarget.value)}
-      />
-    </div>
-  );
+  /** The path of the tabs. */
+  base: string;
+  tabs: readonly (readonly [path: string, label: string])[];
+  current: string;
 }
 
-/** A page of a list from the service. The previous page stays visible, dimmed, while the next one loads. */
-export function PagedList<T>({
-  state,
-  lines,
-  names,
-  onPage,
-  empty,
-  children,
-}: {
-  state: Loaded<ApiResponse<T[]>>;
-  lines: number;
-  names: [string, string];
-  /** Goes to a page; without a number, to the first one. */
-  onPage: (page?: number) => void;
-  /** Shown if the list has no items. */
-  empty: ComponentChildren;
-  children: (items: T[]) => ComponentChildren;
-}) {
-  return (
-    <AsyncContent state={state} lines={lines}>
-      {({ data, pagination }) => (
-        <div aria-busy={state.isLoading} class={state.isLoading ? 'stale' : undefined}>
-          {data.length > 0 ? children(data) : pagination.totalItems > 0 && <PageOutOfRange onFirst={() => onPage()} />}
-          {/* Rendered before it has a text, so that screen readers announce the text. */}
-          <div role="status">{pagination.totalItems === 0 && empty}</div>
-          <Pagination pagination={pagination} names={names} onPage={onPage} />
-        </div>
-      )}
-    </AsyncContent>
-  );
-}
+/** Links to the tabs of a screen. */
+export const Tabs = ({ label, base, tabs, current }: TabsProps) => (
+  <nav class="tabs" aria-label={label}>
+    {tabs.map(([path, name]) => (
+      <a key={path} href={href(path ? `${base}/${path}` : base)} aria-current={current === path ? 'page' : undefined}>
+        {name}
+      </a>
+    ))}
+  </nav>
+);
 
 /** Copies text to the clipboard. */
 export function CopyButton({ text, children }: { text: string; children: ComponentChildren }) {

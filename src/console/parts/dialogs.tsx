@@ -1,6 +1,7 @@
 import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { isAbort, toFailure } from '../data/http.ts';
 import { Icon } from './icons.tsx';
 
 interface DialogProps {
@@ -120,16 +121,33 @@ export interface ConfirmOptions {
   /** Text that the operator must type before they can confirm. */
   requiredText?: string;
   /** Runs while the dialog is open. If it fails, the dialog stays open and shows the error. */
-  action?: () => Promise<void>;
+  action?: () => Promise<unknown>;
+  /** Loads again what the action changed, before the dialog closes. */
+  reload?: () => Promise<void>;
+  /** The message when the action has succeeded. */
+  done?: ComponentChildren;
 }
 
 const openConfirmations = signal<(ConfirmOptions & { resolve: (isConfirmed: boolean) => void })[]>([]);
 
 /** Asks for confirmation. @returns whether the operator confirmed and the action, if any, succeeded */
-export const confirm = (options: ConfirmOptions): Promise<boolean> =>
-  new Promise((resolve) => {
+export async function confirm(options: ConfirmOptions): Promise<boolean> {
+  const isConfirmed = await new Promise<boolean>((resolve) => {
     openConfirmations.value = [...openConfirmations.value, { ...options, resolve }];
   });
+  if (isConfirmed && options.done) showToast(options.done);
+  return isConfirmed;
+}
+
+/** Runs an action without asking, and says whether it succeeded. */
+export async function attempt(action: () => Promise<unknown>, done?: ComponentChildren): Promise<void> {
+  try {
+    await action();
+    if (done) showToast(done);
+  } catch (thrown) {
+    if (!isAbort(thrown)) showToast(toFailure(thrown).message, true);
+  }
+}
 
 /** Cancels all open confirmations, because the operator has left the page that they are about. */
 export function dismissConfirmations(): void {
@@ -143,17 +161,18 @@ function ConfirmDialog({ options, onClose }: { options: ConfirmOptions; onClose:
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState<string>();
   const [fieldId, descriptionId] = [useId(), useId()];
-  const { title, text, confirmLabel, cancelLabel = 'Cancel', isDangerous = false, requiredText, action } = options;
+  const { title, text, confirmLabel, cancelLabel = 'Cancel', isDangerous = false, requiredText } = options;
   const submit = async (event: Event) => {
     event.preventDefault();
     if (isBusy) return;
     setBusy(true);
     setError(undefined);
     try {
-      await action?.();
+      await options.action?.();
+      await options.reload?.();
       onClose(true);
     } catch (thrown) {
-      setError(thrown instanceof Error ? thrown.message : 'Something went wrong.');
+      setError(toFailure(thrown).message);
       setBusy(false);
     }
   };

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
 import { download } from '../data/api.ts';
-import { showToast } from './dialogs.tsx';
-import { isAbort, type Query, toFailure } from '../data/http.ts';
+import { attempt } from './dialogs.tsx';
+import type { Query } from '../data/http.ts';
 import { Icon } from './icons.tsx';
 
 interface ExportButtonProps {
@@ -17,12 +17,7 @@ export function ExportButton({ path, query, label, message }: ExportButtonProps)
   const [isExporting, setExporting] = useState(false);
   const exportCsv = async () => {
     setExporting(true);
-    try {
-      await download(path, { ...query, format: 'csv' });
-      showToast(message);
-    } catch (thrown) {
-      if (!isAbort(thrown)) showToast(toFailure(thrown).message, true);
-    }
+    await attempt(() => download(path, { ...query, format: 'csv' }), message);
     setExporting(false);
   };
   return (

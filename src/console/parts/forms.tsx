@@ -1,11 +1,13 @@
 import type { ComponentChildren } from 'preact';
-import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { Value } from './audit-entries.tsx';
-import { type ApiResponse, request } from '../data/api.ts';
-import { focusBehindDialog } from './dialogs.tsx';
+import { type ApiResponse, idempotencyKeys, request } from '../data/api.ts';
+import { useLoad } from '../data/load.ts';
+import { AsyncContent } from './components.tsx';
+import { Dialog, DialogFoot, focusBehindDialog } from './dialogs.tsx';
 import { toFailure, Failure, isAbort } from '../data/http.ts';
 import { Icon } from './icons.tsx';
-import { useUnsavedChangesGuard } from '../router.ts';
+import { closeUnlessDirty, useUnsavedChangesGuard } from '../router.ts';
 
 /** The names of the fields of a form that hold text. */
 type TextKey<T> = { [K in keyof T & string]: T[K] extends string ? K : never }[keyof T & string];
@@ -120,6 +122,24 @@ export function useForm<T extends object>(initial: T, save: (value: T, changes: 
     submit,
     ref,
   };
+}
+
+/** A form that creates a record. Sending it again after a failure does not create a second one. */
+export function useCreateForm<R, T extends object>(
+  path: string,
+  initial: T,
+  toBody: (value: T) => object,
+  onCreated: (record: R) => unknown,
+): Form<T> & { created: R | undefined } {
+  const [makeKey] = useState(idempotencyKeys);
+  const [created, setCreated] = useState<R>();
+  const form = useForm(initial, async (value) => {
+    const body = toBody(value);
+    const { data } = await request<R>('POST', path, { body, idempotencyKey: makeKey(body) });
+    setCreated(() => data);
+    await onCreated(data);
+  });
+  return { ...form, created };
 }
 
 /** A field that another user changed while this form was open. */
@@ -279,148 +299,6 @@ export function FormError({
   );
 }
 
-interface FieldAttributes {
-  id: string;
-  name: string;
-  required?: true;
-  'aria-describedby'?: string;
-  'aria-invalid'?: 'true';
-}
-
-interface FieldProps {
-  label: string;
-  name: string;
-  error?: string | undefined;
-  hint?: ComponentChildren;
-  isRequired?: boolean;
-  /** Filters are never marked as optional. */
-  isFilter?: boolean;
-  children: (attributes: FieldAttributes) => ComponentChildren;
-}
-
-/** A form field with its label, hint and error. */
-export function Field({ label, name, error, hint, isRequired = false, isFilter = false, children }: FieldProps) {
-  const id = useId();
-  const describedBy = [hint ? `${id}-hint` : '', error ? `${id}-error` : ''].filter(Boolean).join(' ');
-  return (
-    <div class="field">
-      <label for={id}>
-        {label} {!isRequired && !isFilter && <span class="optional">optional</span>}
-      </label>
-      {children({
-        id,
-        name,
-        ...(isRequired ? { required: true } : {}),
-        ...(describedBy ? { 'aria-describedby': describedBy } : {}),
-        ...(error ? { 'aria-invalid': 'true' } : {}),
-      })}
-      {hint && (
-        <p class="hint" id={`${id}-hint`}>
-          {hint}
-        </p>
-      )}
-      {error && (
-        <p class="error" id={`${id}-error`}>
-          {/* A complete sentence names the field itself. */}
-          {/^\p{Lu}/u.test(error) ? error : `${label} ${error}`}
-        </p>
-      )}
-    </div>
-  );
-}
-
-interface Input {
-  type?: 'email' | 'password' | 'number' | 'date' | 'time' | 'datetime-local';
-  autocomplete?: string;
-  autocapitalize?: 'none';
-  spellcheck?: boolean;
-  readOnly?: boolean;
-  disabled?: boolean;
-  placeholder?: string;
-  list?: string;
-  min?: string;
-  max?: string;
-  step?: string;
-  inputMode?: 'numeric' | 'decimal';
-}
-
-interface TextFieldProps extends Omit<FieldProps, 'children'> {
-  value: string;
-  onChange: (value: string) => void;
-  input?: Input;
-}
-
-/** A single-line input. */
-export function TextField({ value, onChange, input = {}, ...field }: TextFieldProps) {
-  return (
-    <Field {...field}>
-      {(attributes) => {
-        // Preact's types have one variant per input type, so an input of any type fits none of them.
-        const props: object = { ...input, ...attributes };
-        return <input {...props} value={value} onInput={(event) => onChange(event.currentTarget.value)} />;
-      }}
-    </Field>
-  );
-}
-
-interface SelectFieldProps extends Omit<FieldProps, 'children'> {
-  value: string;
-  onChange: (value: string) => void;
-  options: readonly (readonly [value: string, label: string])[];
-}
-
-export function SelectField({ value, onChange, options, ...field }: SelectFieldProps) {
-  return (
-    <Field {...field}>
-      {(attributes) => (
-        <select {...attributes} value={value} onChange={(event) => onChange(event.currentTarget.value)}>
-          {options.map(([option, label]) => (
-            <option key={option} value={option}>
-              {label}
-            </option>
-          ))}
-        </select>
-      )}
-    </Field>
-  );
-}
-
-export function CheckboxField({
-  label,
-  hint,
-  isOn,
-  onChange,
-  isDisabled = false,
-}: {
-  label: string;
-  hint?: ComponentChildren;
-  isOn: boolean;
-  onChange: (isOn: boolean) => void;
-  isDisabled?: boolean;
-}) {
-  const id = useId();
-  return (
-    <div class="check">
-      <input
-        id={id}
-        type="checkbox"
-        checked={isOn}
-        disabled={isDisabled}
-        onChange={(event) => onChange(event.currentTarget.checked)}
-        {...(hint ? { 'aria-describedby': `${id}-hint` } : {})}
-      />
-      <div>
-        <label for={id}>{label}</label>
-        {hint && (
-          <p class="hint" id={`${id}-hint`}>
-            {hint}
-          </p>
-        )}
-      </div>
-    </div>
-  );
-}
-
 /** Save and discard buttons that stay visible while there are unsaved changes. */
 export function SaveBar({
   form,
@@ -440,5 +318,59 @@ export function SaveBar({
         {form.isBusy ? 'Saving…' : label}
       </button>
     </div>
+  );
+}
+
+interface DialogFormProps {
+  form: Pick<Form<object>, 'ref' | 'submit' | 'isBusy'> & { conflicts?: Conflict[] };
+  label: string;
+  /** The label while the form is sent. */
+  busyLabel?: string;
+  cancelLabel?: string;
+  isDisabled?: boolean;
+  onCancel: () => void;
+  children: ComponentChildren;
+}
+
+/** The form of a dialog, with its buttons. */
+export const DialogForm = ({
+  form,
+  label,
+  busyLabel = 'Saving…',
+  cancelLabel = 'Cancel',
+  isDisabled = false,
+  onCancel,
+  children,
+}: DialogFormProps) => (
+  <form ref={form.ref} onSubmit={form.submit} noValidate>
+    <div class="dialog-body">
+      <Conflicts conflicts={form.conflicts ?? []} />
+      {children}
+    </div>
+    <DialogFoot
+      onCancel={onCancel}
+      cancelLabel={cancelLabel}
+      label={form.isBusy ? busyLabel : label}
+      isDisabled={form.isBusy || isDisabled}
+    />
+  </form>
+);
+
+interface RecordDialogProps<R> {
+  title: ComponentChildren;
+  path: string;
+  onClose: () => void;
+  /** Renders the form. `close` asks before it loses unsaved changes. */
+  children: (response: ApiResponse<R>, close: () => void) => ComponentChildren;
+}
+
+/** A dialog that loads a record and edits it. */
+export function RecordDialog<R>({ title, path, onClose, children }: RecordDialogProps<R>) {
+  const close = closeUnlessDirty(onClose);
+  const read = useLoad(`dialog ${path}`, (signal) => request<R>('GET', path, { signal }), { isUncached: true });
+  return (
+    <Dialog title={title} isWide onClose={close}>
+      <AsyncContent state={read}>{(response) => children(response, close)}</AsyncContent>
+    </Dialog>
   );
 }

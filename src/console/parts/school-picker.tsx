@@ -1,5 +1,5 @@
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
-import { Field } from './forms.tsx';
+import { Field } from './fields.tsx';
 import { request } from '../data/api.ts';
 import { useDebounced, useLoad } from '../data/load.ts';
 import type { Tenant } from '../types.ts';

@@ -1,6 +1,6 @@
 import { encode } from 'uqr';
 import { CopyButton } from './components.tsx';
-import { TextField } from './forms.tsx';
+import { TextField } from './fields.tsx';
 import type { TotpSetup } from '../types.ts';
 
 /** The address that an authenticator app scans. Dark on white in both themes, because scanners expect it. */

@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Dialog } from '../parts/dialogs.tsx';
-import { TextField } from '../parts/forms.tsx';
+import { TextField } from '../parts/fields.tsx';
 import { toFailure, type Failure, type LoginChallenge } from '../data/http.ts';
 import { ErrorMessage, usePageTitle } from '../parts/components.tsx';
 import { forgotPassword, logIn, operator } from '../data/session.ts';

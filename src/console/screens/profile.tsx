@@ -1,6 +1,7 @@
 import { showToast } from '../parts/dialogs.tsx';
 import { Timestamp } from '../parts/format.tsx';
-import { Conflicts, FormError, SaveBar, TextField, useForm, useRecordForm } from '../parts/forms.tsx';
+import { TextField } from '../parts/fields.tsx';
+import { Conflicts, FormError, SaveBar, useForm, useRecordForm } from '../parts/forms.tsx';
 import { request } from '../data/api.ts';
 import { Failure } from '../data/http.ts';
 import { useLoad } from '../data/load.ts';

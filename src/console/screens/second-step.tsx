@@ -1,7 +1,7 @@
 import { startAuthentication, type PublicKeyCredentialRequestOptionsJSON } from '@simplewebauthn/browser';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ErrorMessage } from '../parts/components.tsx';
-import { CheckboxField, TextField } from '../parts/forms.tsx';
+import { CheckboxField, TextField } from '../parts/fields.tsx';
 import { toFailure, type Failure, type LoginChallenge } from '../data/http.ts';
 import { enroll, enter, verifyLogin } from '../data/session.ts';
 import { AppSetup, CodeField, RecoveryCodeList } from '../parts/two-factor.tsx';

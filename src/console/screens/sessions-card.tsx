@@ -1,6 +1,6 @@
 import { request } from '../data/api.ts';
 import { AsyncContent, Badge, Card } from '../parts/components.tsx';
-import { confirm, showToast } from '../parts/dialogs.tsx';
+import { confirm } from '../parts/dialogs.tsx';
 import { Timestamp } from '../parts/format.tsx';
 import { useLoad } from '../data/load.ts';
 import type { Session } from '../types.ts';
@@ -34,7 +34,7 @@ function SessionList({ sessions, onEnd }: ListProps) {
   const others = sessions.filter(({ is_current }) => !is_current);
   return (
     <div class="form">
-      <ul class="session-list">
+      <ul>
         {sessions.map((session) => (
           <li key={session.id} class="session">
             <div>
@@ -77,8 +77,8 @@ export function SessionsCard() {
     async (signal) => (await request<Session[]>('GET', path, { query: { pageSize: 100 }, signal })).data,
     { isUncached: true },
   );
-  const end = async (sessions: Session[]) => {
-    const isEnded = await confirm({
+  const end = (sessions: Session[]) =>
+    confirm({
       title: sessions.length === 1 ? 'End this session?' : `End ${sessions.length} sessions?`,
       text: <p>The device must log in again, with the second factor if you have one.</p>,
       confirmLabel: sessions.length === 1 ? 'End session' : 'End sessions',
@@ -90,9 +90,8 @@ export function SessionsCard() {
           await state.reload();
         }
       },
+      done: sessions.length === 1 ? 'Session ended.' : `${sessions.length} sessions ended.`,
     });
-    if (isEnded) showToast(sessions.length === 1 ? 'Session ended.' : `${sessions.length} sessions ended.`);
-  };
   return (
     <Card title="Sessions">
       <AsyncContent state={state}>

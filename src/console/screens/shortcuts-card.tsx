@@ -1,5 +1,5 @@
 import { Card } from '../parts/components.tsx';
-import { CheckboxField } from '../parts/forms.tsx';
+import { CheckboxField } from '../parts/fields.tsx';
 import { paletteKey, useSlashSetting } from '../shortcuts.ts';
 
 /** The keyboard shortcuts, and the switch for the one that is a single character. */

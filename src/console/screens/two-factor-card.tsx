@@ -4,7 +4,7 @@ import { request } from '../data/api.ts';
 import { AsyncContent, Card, ErrorMessage } from '../parts/components.tsx';
 import { Dialog, DialogFoot, showToast } from '../parts/dialogs.tsx';
 import { Timestamp } from '../parts/format.tsx';
-import { TextField } from '../parts/forms.tsx';
+import { TextField } from '../parts/fields.tsx';
 import { toFailure, type Failure } from '../data/http.ts';
 import { useLoad } from '../data/load.ts';
 import { AppSetup, CodeField, RecoveryCodeList } from '../parts/two-factor.tsx';

@@ -1,24 +1,17 @@
 import { AuditEntries } from '../../parts/audit-entries.tsx';
 import { ExportButton } from '../../parts/export-button.tsx';
 import { actionName } from '../../parts/format.tsx';
-import { SelectField, TextField } from '../../parts/forms.tsx';
+import { SelectField, TextField } from '../../parts/fields.tsx';
 import { request } from '../../data/api.ts';
 import { useLoad } from '../../data/load.ts';
-import { Card, EmptyState, PageHeader, PagedList } from '../../parts/components.tsx';
-import { route, setSearch } from '../../router.ts';
+import { Card, PageHeader } from '../../parts/components.tsx';
+import { type ListScreen, PagedList, useListScreen } from '../../parts/list.tsx';
 import { SchoolPicker } from '../../parts/school-picker.tsx';
 import type { AuditLog as AuditLogEntry } from '../../types.ts';
 
-interface Filters {
-  tenant_id: string;
-  action: string;
-  from_date: string;
-  to_date: string;
-}
+type Filter = 'tenant_id' | 'action' | 'from_date' | 'to_date';
 
-const isFiltered = (filters: Filters) => Object.values(filters).some((value) => value !== '');
-
-function AuditFilters({ filters, onChange }: { filters: Filters; onChange: (change: Partial<Filters>) => void }) {
+function AuditFilters({ filters, isFiltered, change, clear }: ListScreen<AuditLogEntry, Filter>) {
   const { tenant_id, action, from_date, to_date } = filters;
   const actions = useLoad(
     'audit actions',
@@ -29,21 +22,21 @@ function AuditFilters({ filters, onChange }: { filters: Filters; onChange: (chan
   return (
     <>
       <div class="filters" role="search">
-        <SchoolPicker id={tenant_id} onPick={(to) => onChange({ tenant_id: to })} />
+        <SchoolPicker id={tenant_id} onPick={(to) => change({ tenant_id: to })} />
         <SelectField
           label="Action"
           name="action"
           isFilter
           value={action}
           options={[['', 'Any action'], ...[...names].map((name) => [name, actionName(name)] as const)]}
-          onChange={(to) => onChange({ action: to })}
+          onChange={(to) => change({ action: to })}
         />
         <TextField
           label="From"
           name="from_date"
           isFilter
           value={from_date}
-          onChange={(to) => onChange({ from_date: to })}
+          onChange={(to) => change({ from_date: to })}
           input={{ type: 'date' }}
         />
         <TextField
@@ -51,11 +44,11 @@ function AuditFilters({ filters, onChange }: { filters: Filters; onChange: (chan
           name="to_date"
           isFilter
           value={to_date}
-          onChange={(to) => onChange({ to_date: to })}
+          onChange={(to) => change({ to_date: to })}
           input={{ type: 'date' }}
         />
-        {isFiltered(filters) && (
-          <button type="button" class="button" onClick={() => setSearch({})}>
+        {isFiltered && (
+          <button type="button" class="button" onClick={clear}>
             Clear
           </button>
         )}
@@ -66,16 +59,10 @@ function AuditFilters({ filters, onChange }: { filters: Filters; onChange: (chan
 }
 
 export function AuditLog() {
-  const params = Object.fromEntries(route.value.search);
-  const { tenant_id = '', action = '', from_date = '', to_date = '', page = '1' } = params;
-  const change = (next: Record<string, string | undefined>) => setSearch({ ...params, page: undefined, ...next });
-  const filters = { tenant_id, action, from_date, to_date };
-  const query = { ...filters, page, pageSize: 25 };
-  const entries = useLoad(
-    `audit ${JSON.stringify(query)}`,
-    (signal) => request<AuditLogEntry[]>('GET', '/api/platform/audit-logs', { query, signal }),
-    { keepPrevious: true },
-  );
+  const list = useListScreen<AuditLogEntry, Filter>('/api/platform/audit-logs', {
+    filters: ['tenant_id', 'action', 'from_date', 'to_date'],
+    pageSize: 25,
+  });
   return (
     <>
       <PageHeader
@@ -84,22 +71,21 @@ export function AuditLog() {
         actions={
           <ExportButton
             path="/api/platform/audit-logs/export"
-            query={{ ...filters }}
+            query={list.filters}
             label="Export CSV"
             message="Audit log exported."
           />
         }
       />
       <Card isFlush>
-        <AuditFilters filters={filters} onChange={change} />
+        <AuditFilters {...list} />
         <PagedList
-          state={entries}
+          list={list}
           lines={8}
           names={['entry', 'entries']}
-          onPage={(to) => change({ page: to?.toString() })}
-          empty={<EmptyState title={isFiltered(filters) ? 'No matching entries' : 'No entries yet'} />}
+          empty={list.isFiltered ? 'No matching entries' : 'No entries yet'}
         >
-          {(data) => <AuditEntries entries={data} />}
+          {(entries) => <AuditEntries entries={entries} />}
         </PagedList>
       </Card>
     </>

@@ -1,22 +1,11 @@
-import { useState } from 'preact/hooks';
+import type { ApiResponse } from '../../data/api.ts';
 import { type Access, AccessFields, toBody } from '../../parts/access-fields.tsx';
-import { type ApiResponse, idempotencyKeys, request } from '../../data/api.ts';
-import { AsyncContent } from '../../parts/components.tsx';
-import { Dialog, showToast } from '../../parts/dialogs.tsx';
+import { showToast } from '../../parts/dialogs.tsx';
+import { CheckboxField, TextField } from '../../parts/fields.tsx';
 import { fromLocalInput, toLocalInput } from '../../parts/format.tsx';
-import {
-  CheckboxField,
-  Conflicts,
-  type Form,
-  FormError,
-  TextField,
-  useForm,
-  useRecordForm,
-} from '../../parts/forms.tsx';
-import { useLoad } from '../../data/load.ts';
-import { closeUnlessDirty } from '../../router.ts';
+import { DialogForm, type Form, FormError, RecordDialog, useRecordForm } from '../../parts/forms.tsx';
 import type { ApiKey } from '../../types.ts';
-import { SecretResult } from './secret-result.tsx';
+import { NewSecretDialog } from './secret-dialog.tsx';
 
 export const path = '/api/platform/api-keys';
 
@@ -82,59 +71,34 @@ function KeyFields({ form }: { form: Form<KeyForm> }) {
   );
 }
 
-const Foot = ({ label, form, onClose }: { label: string; form: Form<KeyForm>; onClose: () => void }) => (
-  <div class="dialog-foot">
-    <button type="button" class="button" onClick={onClose}>
-      Cancel
-    </button>
-    <button class="button primary" disabled={form.isBusy}>
-      {form.isBusy ? 'Saving…' : label}
-    </button>
-  </div>
-);
-
-/** Creates an API key, and shows it once. */
-export function NewKeyDialog({ onClose, onCreated }: { onClose: () => void; onCreated: () => void }) {
-  const [makeKey] = useState(idempotencyKeys);
-  const [created, setCreated] = useState<ApiKey & { key: string | null }>();
-  const form = useForm(empty, async (value) => {
-    const body = bodyOf(value, value);
-    const { data } = await request<ApiKey & { key: string | null }>('POST', path, {
-      body,
-      idempotencyKey: makeKey(body),
-    });
-    form.reset(empty);
-    setCreated(data);
-    onCreated();
-  });
-  const close = closeUnlessDirty(onClose);
-  return (
-    <Dialog title={created ? `API key ${created.name}` : 'Create API key'} isWide onClose={close}>
-      {created ? (
-        <SecretResult label="Key" secret={created.key ?? ''} onClose={onClose}>
-          Copy the key now. It is not shown again.
-        </SecretResult>
-      ) : (
-        <form ref={form.ref} onSubmit={form.submit} noValidate>
-          <div class="dialog-body">
-            <KeyFields form={form} />
-          </div>
-          <Foot label="Create key" form={form} onClose={close} />
-        </form>
-      )}
-    </Dialog>
-  );
+interface NewKeyProps {
+  onClose: () => void;
+  onCreated: () => void;
 }
 
-function EditKey({
-  response,
-  onClose,
-  onSaved,
-}: {
-  response: Pick<ApiResponse<ApiKey>, 'data' | 'etag'>;
+/** Creates an API key, and shows it once. */
+export const NewKeyDialog = (props: NewKeyProps) => (
+  <NewSecretDialog<ApiKey & { key: string | null }, KeyForm>
+    {...props}
+    path={path}
+    empty={empty}
+    toBody={(value) => bodyOf(value, value)}
+    fields={(form) => <KeyFields form={form} />}
+    title={(created) => (created ? `API key ${created.name}` : 'Create API key')}
+    label="Key"
+    button="Create key"
+    secretOf={({ key }) => key}
+    text="Copy the key now. It is not shown again."
+  />
+);
+
+interface EditKeyProps {
+  response: ApiResponse<ApiKey>;
   onClose: () => void;
   onSaved: () => void;
-}) {
+}
+
+function EditKey({ response, onClose, onSaved }: EditKeyProps) {
   const form = useRecordForm<ApiKey, KeyForm>({
     path: `${path}/${response.data.id}`,
     response,
@@ -147,27 +111,15 @@ function EditKey({
     },
   });
   return (
-    <form ref={form.ref} onSubmit={form.submit} noValidate>
-      <div class="dialog-body">
-        <Conflicts conflicts={form.conflicts} />
-        <KeyFields form={form} />
-      </div>
-      <Foot label="Save changes" form={form} onClose={onClose} />
-    </form>
+    <DialogForm form={form} label="Save changes" onCancel={onClose}>
+      <KeyFields form={form} />
+    </DialogForm>
   );
 }
 
 /** Changes an API key of the operator. */
-export function KeyDialog({ apiKey, onClose, onSaved }: { apiKey: ApiKey; onClose: () => void; onSaved: () => void }) {
-  const close = closeUnlessDirty(onClose);
-  const read = useLoad(`api key ${apiKey.id}`, (signal) => request<ApiKey>('GET', `${path}/${apiKey.id}`, { signal }), {
-    isUncached: true,
-  });
-  return (
-    <Dialog title={apiKey.name} isWide onClose={close}>
-      <AsyncContent state={read}>
-        {(response) => <EditKey response={response} onClose={close} onSaved={onSaved} />}
-      </AsyncContent>
-    </Dialog>
-  );
-}
+export const KeyDialog = ({ apiKey, onClose, onSaved }: Omit<EditKeyProps, 'response'> & { apiKey: ApiKey }) => (
+  <RecordDialog<ApiKey> title={apiKey.name} path={`${path}/${apiKey.id}`} onClose={onClose}>
+    {(response, close) => <EditKey response={response} onClose={close} onSaved={onSaved} />}
+  </RecordDialog>
+);

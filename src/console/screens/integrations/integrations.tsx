@@ -1,5 +1,4 @@
-import { PageHeader } from '../../parts/components.tsx';
-import { href } from '../../router.ts';
+import { PageHeader, Tabs } from '../../parts/components.tsx';
 import { ApiKeysTab } from './api-keys-tab.tsx';
 import { WebhooksTab } from './webhooks-tab.tsx';
 
@@ -16,13 +15,7 @@ export function Integrations({ part = 'api-keys' }: Record<string, string>) {
         title="Integrations"
         lead="Access for your own programs: API keys to call the API, and webhooks that report changes."
       />
-      <nav class="tabs" aria-label="Integrations">
-        {tabs.map(([name, label]) => (
-          <a key={name} href={href(`/integrations/${name}`)} aria-current={part === name ? 'page' : undefined}>
-            {label}
-          </a>
-        ))}
-      </nav>
+      <Tabs label="Integrations" base="/integrations" tabs={tabs} current={part} />
       {part === 'webhooks' ? <WebhooksTab /> : <ApiKeysTab />}
     </>
   );

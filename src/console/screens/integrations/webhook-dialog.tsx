@@ -1,20 +1,9 @@
-import { useState } from 'preact/hooks';
-import { type ApiResponse, idempotencyKeys, request } from '../../data/api.ts';
-import { AsyncContent } from '../../parts/components.tsx';
-import { Dialog, showToast } from '../../parts/dialogs.tsx';
-import {
-  CheckboxField,
-  Conflicts,
-  type Form,
-  FormError,
-  TextField,
-  useForm,
-  useRecordForm,
-} from '../../parts/forms.tsx';
-import { useLoad } from '../../data/load.ts';
-import { closeUnlessDirty } from '../../router.ts';
+import type { ApiResponse } from '../../data/api.ts';
+import { showToast } from '../../parts/dialogs.tsx';
+import { CheckboxField, TextField } from '../../parts/fields.tsx';
+import { DialogForm, type Form, FormError, RecordDialog, useRecordForm } from '../../parts/forms.tsx';
 import type { Webhook } from '../../types.ts';
-import { SecretResult } from './secret-result.tsx';
+import { NewSecretDialog } from './secret-dialog.tsx';
 
 export const path = '/api/platform/webhooks';
 
@@ -86,60 +75,34 @@ function WebhookFields({ form }: { form: Form<WebhookForm> }) {
   );
 }
 
-const Foot = ({ label, form, onClose }: { label: string; form: Form<WebhookForm>; onClose: () => void }) => (
-  <div class="dialog-foot">
-    <button type="button" class="button" onClick={onClose}>
-      Cancel
-    </button>
-    <button class="button primary" disabled={form.isBusy}>
-      {form.isBusy ? 'Saving…' : label}
-    </button>
-  </div>
-);
-
-const empty: WebhookForm = { url: '', description: '', events: [] };
-
-/** Adds a webhook, and shows its secret once. */
-export function NewWebhookDialog({ onClose, onCreated }: { onClose: () => void; onCreated: () => void }) {
-  const [makeKey] = useState(idempotencyKeys);
-  const [created, setCreated] = useState<Webhook & { secret: string | null }>();
-  const form = useForm(empty, async (body) => {
-    const { data } = await request<Webhook & { secret: string | null }>('POST', path, {
-      body,
-      idempotencyKey: makeKey(body),
-    });
-    form.reset(empty);
-    setCreated(data);
-    onCreated();
-  });
-  const close = closeUnlessDirty(onClose);
-  return (
-    <Dialog title={created ? 'Webhook added' : 'Add webhook'} isWide onClose={close}>
-      {created ? (
-        <SecretResult label="Secret" secret={created.secret ?? ''} onClose={onClose}>
-          Copy the secret now. It signs the messages, and is not shown again.
-        </SecretResult>
-      ) : (
-        <form ref={form.ref} onSubmit={form.submit} noValidate>
-          <div class="dialog-body">
-            <WebhookFields form={form} />
-          </div>
-          <Foot label="Add webhook" form={form} onClose={close} />
-        </form>
-      )}
-    </Dialog>
-  );
+interface NewWebhookProps {
+  onClose: () => void;
+  onCreated: () => void;
 }
 
-function EditWebhook({
-  response,
-  onClose,
-  onSaved,
-}: {
-  response: Pick<ApiResponse<Webhook>, 'data' | 'etag'>;
+/** Adds a webhook, and shows its secret once. */
+export const NewWebhookDialog = (props: NewWebhookProps) => (
+  <NewSecretDialog<Webhook & { secret: string | null }, WebhookForm>
+    {...props}
+    path={path}
+    empty={{ url: '', description: '', events: [] }}
+    toBody={(value) => value}
+    fields={(form) => <WebhookFields form={form} />}
+    title={(created) => (created ? 'Webhook added' : 'Add webhook')}
+    label="Secret"
+    button="Add webhook"
+    secretOf={({ secret }) => secret}
+    text="Copy the secret now. It signs the messages, and is not shown again."
+  />
+);
+
+interface EditWebhookProps {
+  response: ApiResponse<Webhook>;
   onClose: () => void;
   onSaved: () => void;
-}) {
+}
+
+function EditWebhook({ response, onClose, onSaved }: EditWebhookProps) {
   const form = useRecordForm<Webhook, WebhookForm>({
     path: `${path}/${response.data.id}`,
     response,
@@ -152,27 +115,15 @@ function EditWebhook({
     },
   });
   return (
-    <form ref={form.ref} onSubmit={form.submit} noValidate>
-      <div class="dialog-body">
-        <Conflicts conflicts={form.conflicts} />
-        <WebhookFields form={form} />
-      </div>
-      <Foot label="Save changes" form={form} onClose={onClose} />
-    </form>
+    <DialogForm form={form} label="Save changes" onCancel={onClose}>
+      <WebhookFields form={form} />
+    </DialogForm>
   );
 }
 
 /** Changes the address and the events of a webhook. */
-export function WebhookDialog({ id, onClose, onSaved }: { id: number; onClose: () => void; onSaved: () => void }) {
-  const close = closeUnlessDirty(onClose);
-  const read = useLoad(`webhook form ${id}`, (signal) => request<Webhook>('GET', `${path}/${id}`, { signal }), {
-    isUncached: true,
-  });
-  return (
-    <Dialog title="Edit webhook" isWide onClose={close}>
-      <AsyncContent state={read}>
-        {(response) => <EditWebhook response={response} onClose={close} onSaved={onSaved} />}
-      </AsyncContent>
-    </Dialog>
-  );
-}
+export const WebhookDialog = ({ id, onClose, onSaved }: Omit<EditWebhookProps, 'response'> & { id: number }) => (
+  <RecordDialog<Webhook> title="Edit webhook" path={`${path}/${id}`} onClose={onClose}>
+    {(response, close) => <EditWebhook response={response} onClose={close} onSaved={onSaved} />}
+  </RecordDialog>
+);

@@ -1,26 +1,16 @@
 import { useState } from 'preact/hooks';
 import { request } from '../../data/api.ts';
 import { AsyncContent, Card, PageHeader } from '../../parts/components.tsx';
-import { confirm, Dialog, showToast } from '../../parts/dialogs.tsx';
+import { attempt, confirm, Dialog } from '../../parts/dialogs.tsx';
 import { Timestamp } from '../../parts/format.tsx';
-import { isAbort, toFailure } from '../../data/http.ts';
+import { toFailure } from '../../data/http.ts';
 import { useLoad } from '../../data/load.ts';
 import { href, navigate } from '../../router.ts';
 import type { Webhook } from '../../types.ts';
 import { Deliveries } from './deliveries.tsx';
-import { SecretResult } from './secret-result.tsx';
+import { SecretResult } from './secret-dialog.tsx';
 import { path, WebhookDialog } from './webhook-dialog.tsx';
 import { WebhookState } from './webhooks-tab.tsx';
-
-/** Runs an action without a dialog, and reports a failure. */
-export async function attempt(action: () => Promise<unknown>, done: string): Promise<void> {
-  try {
-    await action();
-    showToast(done);
-  } catch (thrown) {
-    if (!isAbort(thrown)) showToast(toFailure(thrown).message, true);
-  }
-}
 
 function Facts({ webhook }: { webhook: Webhook }) {
   return (
@@ -94,18 +84,15 @@ function RotateDialog({ webhook, onClose }: { webhook: Webhook; onClose: () => v
 }
 
 async function remove({ id, url }: Webhook): Promise<void> {
-  const isConfirmed = await confirm({
+  const isDeleted = await confirm({
     title: 'Delete this webhook?',
     text: <p>{url} gets no more messages. Its delivery log is deleted too.</p>,
     confirmLabel: 'Delete webhook',
     isDangerous: true,
-    action: async () => {
-      await request('DELETE', `${path}/${id}`);
-    },
+    action: () => request('DELETE', `${path}/${id}`),
+    done: 'Webhook deleted.',
   });
-  if (!isConfirmed) return;
-  await navigate('/integrations/webhooks');
-  showToast('Webhook deleted.');
+  if (isDeleted) await navigate('/integrations/webhooks');
 }
 
 /** A webhook with its delivery log. */

@@ -1,14 +1,11 @@
 import type { ComponentChildren } from 'preact';
 import { type ApiResponse, request } from '../../data/api.ts';
-import { AsyncContent } from '../../parts/components.tsx';
-import { confirm, Dialog, showToast } from '../../parts/dialogs.tsx';
-import { Timestamp } from '../../parts/format.tsx';
-import { Conflicts, FormError, useRecordForm } from '../../parts/forms.tsx';
-import { useLoad } from '../../data/load.ts';
-import { closeUnlessDirty } from '../../router.ts';
 import { operator as ownOperator } from '../../data/session.ts';
-import type { Operator } from '../../types.ts';
 import { type Access, AccessFields, toBody } from '../../parts/access-fields.tsx';
+import { confirm, showToast } from '../../parts/dialogs.tsx';
+import { Timestamp } from '../../parts/format.tsx';
+import { Conflicts, FormError, RecordDialog, useRecordForm } from '../../parts/forms.tsx';
+import type { Operator } from '../../types.ts';
 
 export const pathOf = ({ id }: Operator) => `/api/platform/operators/${id}`;
 export const nameOf = ({ first_name, last_name }: Operator) => `${first_name} ${last_name}`;
@@ -69,10 +66,7 @@ const actionsFor = (operator: Operator): Record<'disable' | 'enable' | 'reset' |
 function Actions({ operator, onDone }: { operator: Operator; onDone: () => void }) {
   const actions = actionsFor(operator);
   const run = async ({ title, text, confirmLabel, done, isDangerous = false, send }: Action) => {
-    const action = async () => {
-      await send();
-    };
-    if (await confirm({ title, text: <p>{text}</p>, confirmLabel, isDangerous, action })) {
+    if (await confirm({ title, text: <p>{text}</p>, confirmLabel, isDangerous, action: send })) {
       onDone();
       showToast(done);
     }
@@ -91,15 +85,13 @@ function Actions({ operator, onDone }: { operator: Operator; onDone: () => void 
   );
 }
 
-function EditOperator({
-  response,
-  onClose,
-  onSaved,
-}: {
-  response: Pick<ApiResponse<Operator>, 'data' | 'etag'>;
+interface EditProps {
+  response: ApiResponse<Operator>;
   onClose: () => void;
   onSaved: () => void;
-}) {
+}
+
+function EditOperator({ response, onClose, onSaved }: EditProps) {
   const operator = response.data;
   const form = useRecordForm<Operator, Access>({
     path: pathOf(operator),
@@ -152,24 +144,12 @@ function EditOperator({
 }
 
 /** Changes the role and the schools of an operator, and offers what else an admin can do for them. */
-export function OperatorDialog({
+export const OperatorDialog = ({
   operator,
   onClose,
   onSaved,
-}: {
-  operator: Operator;
-  onClose: () => void;
-  onSaved: () => void;
-}) {
-  const close = closeUnlessDirty(onClose);
-  const read = useLoad(`operator ${operator.id}`, (signal) => request<Operator>('GET', pathOf(operator), { signal }), {
-    isUncached: true,
-  });
-  return (
-    <Dialog title={nameOf(operator)} isWide onClose={close}>
-      <AsyncContent state={read}>
-        {(response) => <EditOperator response={response} onClose={close} onSaved={onSaved} />}
-      </AsyncContent>
-    </Dialog>
-  );
-}
+}: Omit<EditProps, 'response'> & { operator: Operator }) => (
+  <RecordDialog<Operator> title={nameOf(operator)} path={pathOf(operator)} onClose={onClose}>
+    {(response, close) => <EditOperator response={response} onClose={close} onSaved={onSaved} />}
+  </RecordDialog>
+);

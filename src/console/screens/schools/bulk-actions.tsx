@@ -1,7 +1,7 @@
 import { useRef, useState } from 'preact/hooks';
 import { request } from '../../data/api.ts';
 import { Dialog, showToast } from '../../parts/dialogs.tsx';
-import { Field, SelectField, TextField } from '../../parts/forms.tsx';
+import { SelectField, TextArea, TextField } from '../../parts/fields.tsx';
 import { toFailure } from '../../data/http.ts';
 import { usePlans } from '../../data/plans.ts';
 import type { Plan, Tenant } from '../../types.ts';
@@ -82,16 +82,15 @@ function Inputs({
         onChange={(title) => onChange({ title })}
         input={{ autocomplete: 'off' }}
       />
-      <Field label="Message" name="message" isRequired hint="{{first_name}} and {{school_name}} are filled in.">
-        {(attributes) => (
-          <textarea
-            {...attributes}
-            rows={6}
-            value={input.message}
-            onInput={(event) => onChange({ message: event.currentTarget.value })}
-          />
-        )}
-      </Field>
+      <TextArea
+        label="Message"
+        name="message"
+        isRequired
+        hint="{{first_name}} and {{school_name}} are filled in."
+        rows={6}
+        value={input.message}
+        onChange={(message) => onChange({ message })}
+      />
     </>
   );
 }

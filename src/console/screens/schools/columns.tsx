@@ -1,22 +1,25 @@
-import type { ComponentChildren } from 'preact';
 import { Badge } from '../../parts/components.tsx';
 import { Dialog } from '../../parts/dialogs.tsx';
 import { formatNumber, Timestamp } from '../../parts/format.tsx';
-import { CheckboxField } from '../../parts/forms.tsx';
+import { CheckboxField } from '../../parts/fields.tsx';
+import type { Column } from '../../parts/table.tsx';
+import { href } from '../../router.ts';
 import type { Tenant } from '../../types.ts';
 
-interface Column {
-  label: string;
-  cell: (school: Tenant) => ComponentChildren;
-  /** The sort of the API; without it the column cannot be sorted. */
-  sort?: string;
-  initialOrder?: 'desc';
-  isNumber?: boolean;
-  /** Phones have room for it. */
-  isNarrow?: boolean;
-}
-
 const time = (at: string | null) => (at === null ? '–' : <Timestamp at={at} />);
+
+export const nameColumn: Column<Tenant> = {
+  label: 'School',
+  sort: 'name',
+  cell: ({ id, name, subdomain, contact_email }) => (
+    <>
+      <a href={href(`/schools/${id}`)}>{name}</a>
+      <small>
+        {subdomain} · {contact_email}
+      </small>
+    </>
+  ),
+};
 
 /** The columns of the list of schools, besides the name. */
 export const columns = {
@@ -44,7 +47,7 @@ export const columns = {
     sort: 'created_at',
     initialOrder: 'desc',
   },
-} satisfies Record<string, Column> as Record<string, Column>;
+} satisfies Record<string, Column<Tenant>> as Record<string, Column<Tenant>>;
 
 export const defaultColumns = ['status', 'plan', 'students', 'created_at'];
 

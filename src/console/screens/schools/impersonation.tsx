@@ -1,7 +1,8 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { CopyButton } from '../../parts/components.tsx';
-import { Dialog, DialogFoot } from '../../parts/dialogs.tsx';
-import { Field, FormError, useForm } from '../../parts/forms.tsx';
+import { Dialog } from '../../parts/dialogs.tsx';
+import { TextArea } from '../../parts/fields.tsx';
+import { DialogForm, FormError, useForm } from '../../parts/forms.tsx';
 import { request } from '../../data/api.ts';
 import { closeUnlessDirty } from '../../router.ts';
 import { Icon } from '../../parts/icons.tsx';
@@ -103,43 +104,26 @@ export function Impersonate({
       {impersonation ? (
         <Result impersonation={impersonation} onClose={onClose} />
       ) : (
-        <form ref={form.ref} onSubmit={form.submit} noValidate>
-          <div class="dialog-body">
-            <FormError form={form} fields={['reason']} />
-            <div class="prose">
-              <p>
-                You get the access of a school admin for 10 minutes. You cannot change passwords, roles or users’
-                logins.
-              </p>
-              <ul>
-                <li>The school’s admins are notified, with your email address and your reason.</li>
-                <li>The audit log records every request, with your name and the admin’s.</li>
-              </ul>
-            </div>
-            <Field
-              label="Reason"
-              name="reason"
-              isRequired
-              error={form.error('reason')}
-              hint="At least 10 characters. The school’s admins see it."
-            >
-              {(attributes) => (
-                <textarea
-                  {...attributes}
-                  class="low"
-                  rows={3}
-                  value={form.value.reason}
-                  onInput={(event) => form.set({ reason: event.currentTarget.value })}
-                />
-              )}
-            </Field>
+        <DialogForm form={form} label="Log in as admin" busyLabel="Logging in…" onCancel={close}>
+          <FormError form={form} fields={['reason']} />
+          <div class="prose">
+            <p>
+              You get the access of a school admin for 10 minutes. You cannot change passwords, roles or users’ logins.
+            </p>
+            <ul>
+              <li>The school’s admins are notified, with your email address and your reason.</li>
+              <li>The audit log records every request, with your name and the admin’s.</li>
+            </ul>
           </div>
-          <DialogFoot
-            onCancel={close}
-            label={form.isBusy ? 'Logging in…' : 'Log in as admin'}
-            isDisabled={form.isBusy}
+          <TextArea
+            {...form.field('reason')}
+            label="Reason"
+            isRequired
+            hint="At least 10 characters. The school’s admins see it."
+            rows={3}
+            class="low"
           />
-        </form>
+        </DialogForm>
       )}
     </Dialog>
   );

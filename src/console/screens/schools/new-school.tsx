@@ -1,8 +1,8 @@
 import { useState } from 'preact/hooks';
 import { showToast } from '../../parts/dialogs.tsx';
 import { formatNumber, formatPrice, fromLocalInput } from '../../parts/format.tsx';
-import { type Form, FormError, TextField, useForm } from '../../parts/forms.tsx';
-import { request, idempotencyKeys } from '../../data/api.ts';
+import { TextField } from '../../parts/fields.tsx';
+import { type Form, FormError, useCreateForm } from '../../parts/forms.tsx';
 import { Card, PageHeader, AsyncContent } from '../../parts/components.tsx';
 import { planFeatures, usePlans } from '../../data/plans.ts';
 import { navigate, href } from '../../router.ts';
@@ -34,29 +34,22 @@ const emptySchool = () => ({
 });
 type NewSchoolFields = ReturnType<typeof emptySchool>;
 
-function useNewSchoolForm() {
-  const [makeKey] = useState(idempotencyKeys);
-  return useForm(emptySchool(), async (value) => {
-    const { plan_id, trial_ends_at, ...rest } = value;
-    // Empty fields are not sent: the service uses a default, or reports that the field is required.
-    const nonEmpty = Object.fromEntries(Object.entries(rest).filter(([, field]) => field !== ''));
-    const body = {
-      ...nonEmpty,
-      ...(plan_id ? { plan_id: Number(plan_id) } : {}),
-      trial_ends_at: fromLocalInput(trial_ends_at),
-    };
-    const { data } = await request<TenantDetail>('POST', '/api/platform/tenants', {
-      body,
-      idempotencyKey: makeKey(body),
-    });
+/** Empty fields are not sent: the service uses a default, or reports that the field is required. */
+const toBody = ({ plan_id, trial_ends_at, ...rest }: NewSchoolFields) => ({
+  ...Object.fromEntries(Object.entries(rest).filter(([, field]) => field !== '')),
+  ...(plan_id ? { plan_id: Number(plan_id) } : {}),
+  trial_ends_at: fromLocalInput(trial_ends_at),
+});
+
+const useNewSchoolForm = () =>
+  useCreateForm<TenantDetail, NewSchoolFields>('/api/platform/tenants', emptySchool(), toBody, async ({ id, name }) => {
     showToast(
       <>
-        <bdi>{data.name}</bdi> created.
+        <bdi>{name}</bdi> created.
       </>,
     );
-    await navigate(`/schools/${data.id}`, { force: true });
+    await navigate(`/schools/${id}`, { force: true });
   });
-}
 
 function SchoolCard({ form }: { form: Form<NewSchoolFields> }) {
   const { set, field } = form;

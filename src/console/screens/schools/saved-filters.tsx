@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { Dialog, DialogFoot, showToast } from '../../parts/dialogs.tsx';
-import { TextField } from '../../parts/forms.tsx';
+import { TextField } from '../../parts/fields.tsx';
 import { Icon } from '../../parts/icons.tsx';
 import { href } from '../../router.ts';
 import { useStored } from '../../data/stored.ts';

@@ -1,29 +1,15 @@
-import { confirm, type ConfirmOptions, showToast } from '../../parts/dialogs.tsx';
+import { confirm } from '../../parts/dialogs.tsx';
 import { request } from '../../data/api.ts';
 import type { TenantDetail } from '../../types.ts';
 
 /** An action on a school. Asks for confirmation, explains the effect, and reloads the school. */
-type SchoolAction = (school: TenantDetail, reload: () => Promise<void>) => Promise<void>;
+type SchoolAction = (school: TenantDetail, reload: () => Promise<void>) => Promise<boolean>;
 
 const path = ({ id }: TenantDetail) => `/api/platform/tenants/${id}`;
 const nameOf = ({ name }: TenantDetail) => <bdi>{name}</bdi>;
 
-/** Asks for confirmation. @returns whether the operator confirmed and the request succeeded */
-const confirmRequest = (
-  dialog: Omit<ConfirmOptions, 'action'>,
-  send: () => Promise<unknown>,
-  reload: () => Promise<void>,
-): Promise<boolean> =>
+export const suspendSchool: SchoolAction = (school, reload) =>
   confirm({
-    ...dialog,
-    action: async () => {
-      await send();
-      await reload();
-    },
-  });
-
-export const suspendSchool: SchoolAction = async (school, reload) => {
-  const dialog = {
     title: <>Suspend {nameOf(school)}?</>,
     text: (
       <ul>
@@ -33,23 +19,23 @@ export const suspendSchool: SchoolAction = async (school, reload) => {
     ),
     confirmLabel: 'Suspend',
     isDangerous: true,
-  };
-  const send = () => request('POST', `${path(school)}/suspend`);
-  if (await confirmRequest(dialog, send, reload)) showToast(<>{nameOf(school)} suspended.</>);
-};
+    action: () => request('POST', `${path(school)}/suspend`),
+    reload,
+    done: <>{nameOf(school)} suspended.</>,
+  });
 
-export const activateSchool: SchoolAction = async (school, reload) => {
-  const dialog = {
+export const activateSchool: SchoolAction = (school, reload) =>
+  confirm({
     title: <>Activate {nameOf(school)}?</>,
     text: <p>Its users can log in again immediately.</p>,
     confirmLabel: 'Activate',
-  };
-  const send = () => request('POST', `${path(school)}/activate`);
-  if (await confirmRequest(dialog, send, reload)) showToast(<>{nameOf(school)} activated.</>);
-};
+    action: () => request('POST', `${path(school)}/activate`),
+    reload,
+    done: <>{nameOf(school)} activated.</>,
+  });
 
-export const deleteSchool: SchoolAction = async (school, reload) => {
-  const dialog = {
+export const deleteSchool: SchoolAction = (school, reload) =>
+  confirm({
     title: <>Delete {nameOf(school)}?</>,
     text: (
       <ul>
@@ -64,25 +50,25 @@ export const deleteSchool: SchoolAction = async (school, reload) => {
     requiredText: school.subdomain,
     confirmLabel: 'Delete school',
     isDangerous: true,
-  };
-  const send = () => request('DELETE', path(school));
-  if (await confirmRequest(dialog, send, reload)) showToast(<>{nameOf(school)} deleted.</>);
-};
+    action: () => request('DELETE', path(school)),
+    reload,
+    done: <>{nameOf(school)} deleted.</>,
+  });
 
-export const restoreSchool: SchoolAction = async (school, reload) => {
-  const dialog = {
+export const restoreSchool: SchoolAction = (school, reload) =>
+  confirm({
     title: <>Restore {nameOf(school)}?</>,
     text: (
       <p>The school returns with all its data and its previous status. A school that was suspended stays suspended.</p>
     ),
     confirmLabel: 'Restore',
-  };
-  const send = () => request('POST', `${path(school)}/restore`);
-  if (await confirmRequest(dialog, send, reload)) showToast(<>{nameOf(school)} restored.</>);
-};
+    action: () => request('POST', `${path(school)}/restore`),
+    reload,
+    done: <>{nameOf(school)} restored.</>,
+  });
 
-export const cancelSubscription: SchoolAction = async (school, reload) => {
-  const dialog = {
+export const cancelSubscription: SchoolAction = (school, reload) =>
+  confirm({
     title: <>Cancel the subscription of {nameOf(school)}?</>,
     text: (
       <ul>
@@ -93,23 +79,23 @@ export const cancelSubscription: SchoolAction = async (school, reload) => {
     confirmLabel: 'Cancel subscription',
     cancelLabel: 'Keep subscription',
     isDangerous: true,
-  };
-  const send = () => request('PUT', `${path(school)}/subscription`, { body: { status: 'cancelled' } });
-  if (await confirmRequest(dialog, send, reload)) showToast(<>Subscription of {nameOf(school)} cancelled.</>);
-};
+    action: () => request('PUT', `${path(school)}/subscription`, { body: { status: 'cancelled' } }),
+    reload,
+    done: <>Subscription of {nameOf(school)} cancelled.</>,
+  });
 
-export const activateSubscription: SchoolAction = async (school, reload) => {
-  const dialog = {
+export const activateSubscription: SchoolAction = (school, reload) =>
+  confirm({
     title: <>Activate the subscription of {nameOf(school)}?</>,
     text: <p>A paid period of a month starts now.</p>,
     confirmLabel: 'Activate subscription',
-  };
-  const send = () => request('PUT', `${path(school)}/subscription`, { body: { status: 'active' } });
-  if (await confirmRequest(dialog, send, reload)) showToast(<>Subscription of {nameOf(school)} activated.</>);
-};
+    action: () => request('PUT', `${path(school)}/subscription`, { body: { status: 'active' } }),
+    reload,
+    done: <>Subscription of {nameOf(school)} activated.</>,
+  });
 
-export const forbidImpersonation: SchoolAction = async (school, reload) => {
-  const dialog = {
+export const forbidImpersonation: SchoolAction = (school, reload) =>
+  confirm({
     title: 'Turn off operator login?',
     text: (
       <ul>
@@ -119,7 +105,7 @@ export const forbidImpersonation: SchoolAction = async (school, reload) => {
     ),
     confirmLabel: 'Turn off',
     isDangerous: true,
-  };
-  const send = () => request('PUT', path(school), { body: { is_impersonation_allowed: false } });
-  if (await confirmRequest(dialog, send, reload)) showToast(<>Operator login turned off for {nameOf(school)}.</>);
-};
+    action: () => request('PUT', path(school), { body: { is_impersonation_allowed: false } }),
+    reload,
+    done: <>Operator login turned off for {nameOf(school)}.</>,
+  });

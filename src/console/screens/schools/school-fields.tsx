@@ -1,6 +1,6 @@
 import { useId } from 'preact/hooks';
 import { featureName, featureNames, formatNumber, formatPrice } from '../../parts/format.tsx';
-import { SelectField, TextField } from '../../parts/forms.tsx';
+import { SelectField, TextField } from '../../parts/fields.tsx';
 import { planFeatures } from '../../data/plans.ts';
 import type { Plan } from '../../types.ts';
 

@@ -1,5 +1,6 @@
 import { fromLocalInput, toLocalInput } from '../../parts/format.tsx';
-import { Conflicts, FormError, SaveBar, TextField, useRecordForm } from '../../parts/forms.tsx';
+import { TextField } from '../../parts/fields.tsx';
+import { Conflicts, FormError, SaveBar, useRecordForm } from '../../parts/forms.tsx';
 import type { ApiResponse } from '../../data/api.ts';
 import { Card } from '../../parts/components.tsx';
 import type { Plan, TenantDetail } from '../../types.ts';

@@ -4,7 +4,7 @@ import { showToast } from '../../parts/dialogs.tsx';
 import { Timestamp } from '../../parts/format.tsx';
 import { request } from '../../data/api.ts';
 import { useLoad } from '../../data/load.ts';
-import { AsyncContent, Badge, Card, EmptyState, PageHeader } from '../../parts/components.tsx';
+import { AsyncContent, Badge, Card, EmptyState, PageHeader, Tabs } from '../../parts/components.tsx';
 import { usePlans } from '../../data/plans.ts';
 import { href } from '../../router.ts';
 import type { TenantDetail } from '../../types.ts';
@@ -144,22 +144,6 @@ const tabs = [
   ['usage', 'Usage'],
 ] as const;
 
-function Tabs({ id, part }: { id: string; part: string }) {
-  return (
-    <nav class="tabs" aria-label="School">
-      {tabs.map(([name, label]) => (
-        <a
-          key={name}
-          href={href(`/schools/${id}${name && `/${name}`}`)}
-          aria-current={part === name ? 'page' : undefined}
-        >
-          {label}
-        </a>
-      ))}
-    </nav>
-  );
-}
-
 const NotFound = () => (
   <EmptyState title="School not found">
     <a href={href('/schools')}>Go to the list of schools</a>
@@ -192,7 +176,7 @@ export function School({ id = '', part = '' }: Record<string, string>) {
         <NotFound />
       ) : (
         <>
-          <Tabs id={id} part={part} />
+          <Tabs label="School" base={`/schools/${id}`} tabs={tabs} current={part} />
           <AsyncContent state={state} lines={8}>
             {(response) => (
               <>

@@ -1,129 +1,22 @@
 import { useState } from 'preact/hooks';
-import { request } from '../../data/api.ts';
-import { Icon } from '../../parts/icons.tsx';
-import { useLoad } from '../../data/load.ts';
-import { Card, EmptyState, PageHeader, PagedList, SearchBox, SortableHeader } from '../../parts/components.tsx';
-import { ExportButton } from '../../parts/export-button.tsx';
-import { href, route, setSearch } from '../../router.ts';
-import { useSearchText } from '../../parts/search-text.ts';
 import { useStored } from '../../data/stored.ts';
+import { Card, EmptyState, PageHeader, Segments } from '../../parts/components.tsx';
+import { ExportButton } from '../../parts/export-button.tsx';
+import { Icon } from '../../parts/icons.tsx';
+import { PagedList, SearchBox, useListScreen } from '../../parts/list.tsx';
+import { Table } from '../../parts/table.tsx';
+import { href, route } from '../../router.ts';
 import type { Tenant } from '../../types.ts';
 import { BulkActions } from './bulk-actions.tsx';
-import { columns, ColumnsDialog, defaultColumns } from './columns.tsx';
+import { columns, ColumnsDialog, defaultColumns, nameColumn } from './columns.tsx';
 import { SavedFilters } from './saved-filters.tsx';
 
-const statusOptions = [
+const statuses = [
   ['', 'All'],
   ['active', 'Active'],
   ['suspended', 'Suspended'],
   ['deleted', 'Deleted'],
 ] as const;
-
-function StatusFilter({ status, onChange }: { status: string; onChange: (status: string) => void }) {
-  return (
-    <fieldset class="segments">
-      <legend class="hidden">Status</legend>
-      {statusOptions.map(([value, label]) => (
-        <label key={value}>
-          <input type="radio" name="status" checked={status === value} onChange={() => onChange(value)} />
-          <span>{label}</span>
-        </label>
-      ))}
-    </fieldset>
-  );
-}
-
-interface Sorting {
-  sort: string;
-  order: string;
-  onSort: (name: string, order: 'asc' | 'desc') => void;
-}
-
-interface Selection {
-  /** The selected schools by id, of all pages. */
-  selected: ReadonlyMap<number, Tenant>;
-  /** Selects or deselects schools. */
-  onSelect: (schools: Tenant[], isSelected: boolean) => void;
-}
-
-interface SchoolTableProps extends Selection {
-  schools: Tenant[];
-  shownColumns: string[];
-  sorting: Sorting;
-}
-
-function SchoolTable({ schools, shownColumns, sorting, selected, onSelect }: SchoolTableProps) {
-  const shown = shownColumns.flatMap((name) => {
-    const column = columns[name];
-    return column ? [{ name, ...column }] : [];
-  });
-  const selectedHere = schools.filter(({ id }) => selected.has(id)).length;
-  const classOf = ({ isNumber = false, isNarrow = false }: { isNumber?: boolean; isNarrow?: boolean }) =>
-    `${isNumber ? 'number' : ''} ${isNarrow ? '' : 'wide-only'}`.trim();
-  return (
-    <table class="table selectable">
-      <caption class="hidden">Schools</caption>
-      <thead>
-        <tr>
-          <td class="select-cell">
-            <input
-              type="checkbox"
-              aria-label="Select all schools on this page"
-              checked={selectedHere === schools.length}
-              indeterminate={selectedHere > 0 && selectedHere < schools.length}
-              onChange={(event) => onSelect(schools, event.currentTarget.checked)}
-            />
-          </td>
-          <SortableHeader name="name" {...sorting}>
-            School
-          </SortableHeader>
-          {shown.map((column) =>
-            column.sort === undefined ? (
-              <th key={column.name} scope="col" class={classOf(column)}>
-                {column.label}
-              </th>
-            ) : (
-              <SortableHeader
-                key={column.name}
-                name={column.sort}
-                class={classOf(column)}
-                initialOrder={column.initialOrder ?? 'asc'}
-                {...sorting}
-              >
-                {column.label}
-              </SortableHeader>
-            ),
-          )}
-        </tr>
-      </thead>
-      <tbody>
-        {schools.map((school) => (
-          <tr key={school.id} class={selected.has(school.id) ? 'row-link selected' : 'row-link'}>
-            <td class="select-cell">
-              <input
-                type="checkbox"
-                aria-label={`Select ${school.name}`}
-                checked={selected.has(school.id)}
-                onChange={(event) => onSelect([school], event.currentTarget.checked)}
-              />
-            </td>
-            <th scope="row">
-              <a href={href(`/schools/${school.id}`)}>{school.name}</a>
-              <small>
-                {school.subdomain} · {school.contact_email}
-              </small>
-            </th>
-            {shown.map((column) => (
-              <td key={column.name} class={classOf(column)}>
-                {column.cell(school)}
-              </td>
-            ))}
-          </tr>
-        ))}
-      </tbody>
-    </table>
-  );
-}
 
 const NoSchools = () => (
   <EmptyState title="No schools yet">
@@ -157,25 +50,14 @@ function useSelection() {
 }
 
 export function Schools() {
-  const params = Object.fromEntries(route.value.search);
-  const { search = '', status = '', plan_id = '', sort = 'created_at', order = 'desc', page = '1' } = params;
-  const change = (next: Record<string, string | undefined>) => setSearch({ ...params, page: undefined, ...next });
-  const [searchText, setSearchText] = useSearchText(search, (text) => change({ search: text }));
+  const list = useListScreen<Tenant, 'search' | 'status' | 'plan_id'>('/api/platform/tenants', {
+    filters: ['search', 'status', 'plan_id'],
+    sort: { sort: 'created_at', order: 'desc' },
+  });
+  const { filters, isFiltered, change } = list;
   const [shownColumns, setShownColumns] = useStored('school-columns', defaultColumns);
   const [isChoosingColumns, setChoosingColumns] = useState(false);
   const { selected, onSelect, replace } = useSelection();
-  const filters = { search, status, plan_id };
-  const query = { ...filters, sort, order, page };
-  const schools = useLoad(
-    `schools ${JSON.stringify(query)}`,
-    (signal) => request<Tenant[]>('GET', '/api/platform/tenants', { query, signal }),
-    { keepPrevious: true },
-  );
-  const isFiltered = search !== '' || status !== '' || plan_id !== '';
-  const showAll = () => {
-    setSearchText('');
-    setSearch({});
-  };
   const savable = new URLSearchParams(route.value.search);
   savable.delete('page');
 
@@ -205,15 +87,21 @@ export function Schools() {
           <SearchBox
             label="Search schools"
             placeholder="Name, subdomain or email"
-            value={searchText}
-            onChange={setSearchText}
+            value={list.searchText}
+            onChange={list.setSearchText}
           />
-          <StatusFilter status={status} onChange={(to) => change({ status: to })} />
+          <Segments
+            legend="Status"
+            name="status"
+            options={statuses}
+            value={filters.status}
+            onChange={(status) => change({ status })}
+          />
         </div>
-        {plan_id && (
+        {filters.plan_id && (
           <p class="filter-note">
             Filtered by plan.{' '}
-            <button type="button" class="link" onClick={() => change({ plan_id: undefined })}>
+            <button type="button" class="link" onClick={() => change({ plan_id: '' })}>
               Show all
             </button>
           </p>
@@ -223,24 +111,25 @@ export function Schools() {
           schools={[...selected.values()]}
           onRun={(failed) => {
             replace(failed);
-            void schools.reload();
+            void list.reload();
           }}
           onClear={() => replace([])}
         />
         <PagedList
-          state={schools}
+          list={list}
           lines={6}
           names={['school', 'schools']}
-          onPage={(to) => change({ page: to?.toString() })}
-          empty={isFiltered ? <NoMatchingSchools onShowAll={showAll} /> : <NoSchools />}
+          empty={isFiltered ? <NoMatchingSchools onShowAll={list.clear} /> : <NoSchools />}
         >
-          {(data) => (
-            <SchoolTable
-              schools={data}
-              shownColumns={shownColumns}
-              sorting={{ sort, order, onSort: (name, to) => change({ sort: name, order: to }) }}
-              selected={selected}
-              onSelect={onSelect}
+          {(schools) => (
+            <Table
+              caption="Schools"
+              items={schools}
+              keyOf={({ id }) => id}
+              columns={[nameColumn, ...shownColumns.flatMap((name) => columns[name] ?? [])]}
+              sorting={list.sorting}
+              selection={{ selected, onSelect, names: 'schools', nameOf: ({ name }) => name }}
+              isLinked
             />
           )}
         </PagedList>

@@ -1,7 +1,8 @@
 import type { ComponentChildren } from 'preact';
-import { Dialog, DialogFoot, showToast } from '../../parts/dialogs.tsx';
+import { Dialog, showToast } from '../../parts/dialogs.tsx';
 import { fromLocalInput, toLocalInput } from '../../parts/format.tsx';
-import { Conflicts, FormError, TextField, toNumber, useRecordForm } from '../../parts/forms.tsx';
+import { TextField } from '../../parts/fields.tsx';
+import { DialogForm, FormError, toNumber, useRecordForm } from '../../parts/forms.tsx';
 import { closeUnlessDirty } from '../../router.ts';
 import type { TenantDetail } from '../../types.ts';
 import type { SchoolResponse } from './school-form.tsx';
@@ -60,33 +61,24 @@ export function SubscriptionDialog({ response, onClose, onSaved }: SubscriptionD
       }
       onClose={close}
     >
-      <form ref={form.ref} onSubmit={form.submit} noValidate>
-        <div class="dialog-body">
-          <FormError form={form} fields={Object.keys(labels)} />
-          <Conflicts conflicts={form.conflicts} />
-          <p class="muted">{effects[school.subscription.status ?? '']}</p>
-          <TextField
-            label={labels.current_period_end}
-            {...form.field('current_period_end')}
-            isRequired
-            hint="In your time zone."
-            input={{ type: 'datetime-local' }}
-          />
-          <TextField
-            label={labels.grace_days}
-            {...form.field('grace_days')}
-            isRequired
-            hint="After the period end, the subscription is past due for this many days. Then it is cancelled."
-            input={{ type: 'number', min: '0', max: '365', inputMode: 'numeric' }}
-          />
-        </div>
-        <DialogFoot
-          onCancel={close}
-          cancelLabel="Close"
-          label={form.isBusy ? 'Saving…' : 'Save'}
-          isDisabled={form.isBusy || !form.isDirty}
+      <DialogForm form={form} label="Save" cancelLabel="Close" isDisabled={!form.isDirty} onCancel={close}>
+        <FormError form={form} fields={Object.keys(labels)} />
+        <p class="muted">{effects[school.subscription.status ?? '']}</p>
+        <TextField
+          label={labels.current_period_end}
+          {...form.field('current_period_end')}
+          isRequired
+          hint="In your time zone."
+          input={{ type: 'datetime-local' }}
         />
-      </form>
+        <TextField
+          label={labels.grace_days}
+          {...form.field('grace_days')}
+          isRequired
+          hint="After the period end, the subscription is past due for this many days. Then it is cancelled."
+          input={{ type: 'number', min: '0', max: '365', inputMode: 'numeric' }}
+        />
+      </DialogForm>
     </Dialog>
   );
 }

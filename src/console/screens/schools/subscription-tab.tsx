@@ -2,7 +2,8 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { AuditEntries } from '../../parts/audit-entries.tsx';
 import { request } from '../../data/api.ts';
-import { Badge, Card, EmptyState, PagedList } from '../../parts/components.tsx';
+import { Badge, Card } from '../../parts/components.tsx';
+import { PagedList } from '../../parts/list.tsx';
 import { formatNumber, formatPrice, Timestamp } from '../../parts/format.tsx';
 import { useLoad } from '../../data/load.ts';
 import type { AuditLog, Plan, TenantDetail } from '../../types.ts';
@@ -123,11 +124,9 @@ function History({ school }: { school: TenantDetail }) {
   return (
     <Card title="History" isFlush>
       <PagedList
-        state={entries}
-        lines={4}
+        list={{ state: entries, onPage: (to = 1) => setPage(to) }}
         names={['entry', 'entries']}
-        onPage={(to = 1) => setPage(to)}
-        empty={<EmptyState title="No changes yet" />}
+        empty="No changes yet"
       >
         {(data) => <AuditEntries entries={data} withSchool={false} describe={describeChange} />}
       </PagedList>

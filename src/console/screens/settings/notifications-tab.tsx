@@ -1,14 +1,6 @@
 import { showToast } from '../../parts/dialogs.tsx';
-import {
-  CheckboxField,
-  Conflicts,
-  type Form,
-  FormError,
-  SaveBar,
-  TextField,
-  toNumber,
-  useRecordForm,
-} from '../../parts/forms.tsx';
+import { CheckboxField, TextField } from '../../parts/fields.tsx';
+import { Conflicts, type Form, FormError, SaveBar, toNumber, useRecordForm } from '../../parts/forms.tsx';
 import { type ApiResponse, request } from '../../data/api.ts';
 import { useLoad } from '../../data/load.ts';
 import { AsyncContent, Card } from '../../parts/components.tsx';

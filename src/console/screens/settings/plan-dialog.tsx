@@ -1,20 +1,17 @@
-import { useState } from 'preact/hooks';
-import { Dialog, DialogFoot } from '../../parts/dialogs.tsx';
+import type { ApiResponse } from '../../data/api.ts';
+import { useCurrency } from '../../data/plans.ts';
+import { Dialog } from '../../parts/dialogs.tsx';
+import { CheckboxField, TextField } from '../../parts/fields.tsx';
 import { featureName, featureNames, formatNumber } from '../../parts/format.tsx';
 import {
-  CheckboxField,
-  Conflicts,
+  DialogForm,
   type Form,
   FormError,
-  TextField,
+  RecordDialog,
   toNumber,
-  useForm,
+  useCreateForm,
   useRecordForm,
 } from '../../parts/forms.tsx';
-import { type ApiResponse, request, idempotencyKeys } from '../../data/api.ts';
-import { useLoad } from '../../data/load.ts';
-import { AsyncContent } from '../../parts/components.tsx';
-import { useCurrency } from '../../data/plans.ts';
 import { closeUnlessDirty } from '../../router.ts';
 import type { Plan } from '../../types.ts';
 
@@ -51,13 +48,12 @@ const toBody = ({ name, price_monthly, max_students, max_teachers, features }: P
 
 interface PlanFormProps {
   form: Form<PlanFields>;
-  conflicts?: Parameters<typeof Conflicts>[0]['conflicts'];
   onClose: () => void;
   label: string;
   note?: string;
 }
 
-function PlanForm({ form, conflicts = [], onClose, label, note }: PlanFormProps) {
+function PlanForm({ form, onClose, label, note }: PlanFormProps) {
   const { value, set } = form;
   const currency = useCurrency().data;
   const field = (name: Exclude<keyof PlanFields, 'features'>) => ({
@@ -66,52 +62,45 @@ function PlanForm({ form, conflicts = [], onClose, label, note }: PlanFormProps)
     ...form.field(name),
   });
   return (
-    <form ref={form.ref} onSubmit={form.submit} noValidate>
-      <div class="dialog-body">
-        <FormError form={form} fields={['name', 'price_monthly', 'max_students', 'max_teachers']} />
-        <Conflicts conflicts={conflicts} />
-        {note && <p class="muted">{note}</p>}
-        <div class="pair">
-          <TextField {...field('name')} input={{ autocomplete: 'off' }} />
-          <TextField
-            {...field('price_monthly')}
-            hint={currency && `In ${currency}.`}
-            input={{ type: 'number', min: '0', step: '0.01', inputMode: 'decimal' }}
-          />
-        </div>
-        <div class="pair">
-          <TextField
-            {...field('max_students')}
-            hint="Active only."
-            input={{ type: 'number', min: '0', inputMode: 'numeric' }}
-          />
-          <TextField
-            {...field('max_teachers')}
-            hint="Active only."
-            input={{ type: 'number', min: '0', inputMode: 'numeric' }}
-          />
-        </div>
-        <fieldset class="form tight">
-          <legend class="legend">Features</legend>
-          {featureNames.map((name) => (
-            <CheckboxField
-              key={name}
-              label={featureName(name)}
-              isOn={value.features.includes(name)}
-              onChange={(isOn) =>
-                set({
-                  features: (isOn
-                    ? [...value.features, name]
-                    : value.features.filter((other) => other !== name)
-                  ).sort(),
-                })
-              }
-            />
-          ))}
-        </fieldset>
+    <DialogForm form={form} label={label} onCancel={onClose}>
+      <FormError form={form} fields={['name', 'price_monthly', 'max_students', 'max_teachers']} />
+      {note && <p class="muted">{note}</p>}
+      <div class="pair">
+        <TextField {...field('name')} input={{ autocomplete: 'off' }} />
+        <TextField
+          {...field('price_monthly')}
+          hint={currency && `In ${currency}.`}
+          input={{ type: 'number', min: '0', step: '0.01', inputMode: 'decimal' }}
+        />
       </div>
-      <DialogFoot onCancel={onClose} label={form.isBusy ? 'Saving…' : label} isDisabled={form.isBusy} />
-    </form>
+      <div class="pair">
+        <TextField
+          {...field('max_students')}
+          hint="Active only."
+          input={{ type: 'number', min: '0', inputMode: 'numeric' }}
+        />
+        <TextField
+          {...field('max_teachers')}
+          hint="Active only."
+          input={{ type: 'number', min: '0', inputMode: 'numeric' }}
+        />
+      </div>
+      <fieldset class="form tight">
+        <legend class="legend">Features</legend>
+        {featureNames.map((name) => (
+          <CheckboxField
+            key={name}
+            label={featureName(name)}
+            isOn={value.features.includes(name)}
+            onChange={(isOn) =>
+              set({
+                features: (isOn ? [...value.features, name] : value.features.filter((other) => other !== name)).sort(),
+              })
+            }
+          />
+        ))}
+      </fieldset>
+    </DialogForm>
   );
 }
 
@@ -121,20 +110,13 @@ interface PlanDialogProps {
 }
 
 function NewPlan({ onClose, onSaved }: PlanDialogProps) {
-  const [makeKey] = useState(idempotencyKeys);
-  const form = useForm(emptyPlan, async (value) => {
-    const body = toBody(value);
-    await request<Plan>('POST', '/api/platform/plans', { body, idempotencyKey: makeKey(body) });
-    onSaved(`Plan ${value.name} created.`);
-  });
+  const form = useCreateForm<Plan, PlanFields>('/api/platform/plans', emptyPlan, toBody, ({ name }) =>
+    onSaved(`Plan ${name} created.`),
+  );
   return <PlanForm form={form} onClose={onClose} label="Create plan" />;
 }
 
-function EditPlan({
-  response,
-  onClose,
-  onSaved,
-}: PlanDialogProps & { response: Pick<ApiResponse<Plan>, 'data' | 'etag'> }) {
+function EditPlan({ response, onClose, onSaved }: PlanDialogProps & { response: ApiResponse<Plan> }) {
   const { id, name, tenant_count } = response.data;
   const form = useRecordForm<Plan, PlanFields>({
     path: `/api/platform/plans/${id}`,
@@ -146,27 +128,24 @@ function EditPlan({
   });
   const users = `${formatNumber(tenant_count)} ${tenant_count === 1 ? 'school uses' : 'schools use'} this plan.`;
   const note = tenant_count === 0 ? {} : { note: `${users} Changes apply immediately.` };
-  return <PlanForm form={form} conflicts={form.conflicts} onClose={onClose} label="Save changes" {...note} />;
+  return <PlanForm form={form} onClose={onClose} label="Save changes" {...note} />;
 }
 
-/** Creates or edits a plan. */
-export function PlanDialog({ plan, ...props }: PlanDialogProps & { plan: Plan | 'new' }) {
+function NewPlanDialog(props: PlanDialogProps) {
   const close = closeUnlessDirty(props.onClose);
-  const path = plan === 'new' ? '' : `/api/platform/plans/${plan.id}`;
-  const read = useLoad(
-    `plan ${path}`,
-    async (signal) => (plan === 'new' ? undefined : await request<Plan>('GET', path, { signal })),
-    { isUncached: true },
-  );
   return (
-    <Dialog title={plan === 'new' ? 'Create plan' : plan.name} isWide onClose={close}>
-      {plan === 'new' ? (
-        <NewPlan {...props} onClose={close} />
-      ) : (
-        <AsyncContent state={read}>
-          {(response) => response && <EditPlan {...props} response={response} onClose={close} />}
-        </AsyncContent>
-      )}
+    <Dialog title="Create plan" isWide onClose={close}>
+      <NewPlan {...props} onClose={close} />
     </Dialog>
   );
 }
+
+/** Creates or edits a plan. */
+export const PlanDialog = ({ plan, ...props }: PlanDialogProps & { plan: Plan | 'new' }) =>
+  plan === 'new' ? (
+    <NewPlanDialog {...props} />
+  ) : (
+    <RecordDialog<Plan> title={plan.name} path={`/api/platform/plans/${plan.id}`} onClose={props.onClose}>
+      {(response, close) => <EditPlan {...props} response={response} onClose={close} />}
+    </RecordDialog>
+  );

@@ -5,20 +5,16 @@ import { request } from '../../data/api.ts';
 import { Icon } from '../../parts/icons.tsx';
 import { AsyncContent, Card, EmptyState } from '../../parts/components.tsx';
 import { planFeatures, usePlans } from '../../data/plans.ts';
+import { type Column, Table } from '../../parts/table.tsx';
 import { href } from '../../router.ts';
 import type { Plan } from '../../types.ts';
 import { PlanDialog } from './plan-dialog.tsx';
 
-interface PlanActions {
-  onOpen: (plan: Plan) => void;
-  onDelete: (plan: Plan) => void;
-}
-
-function PlanRow({ plan, onOpen, onDelete }: PlanActions & { plan: Plan }) {
-  const isInUse = plan.tenant_count > 0;
-  return (
-    <tr class="row-link">
-      <th scope="row">
+const columns = (onOpen: (plan: Plan) => void): Column<Plan>[] => [
+  {
+    label: 'Plan',
+    cell: (plan) => (
+      <>
         <button type="button" class="link" onClick={() => onOpen(plan)}>
           {plan.name}
         </button>
@@ -27,77 +23,36 @@ function PlanRow({ plan, onOpen, onDelete }: PlanActions & { plan: Plan }) {
           {formatNumber(plan.tenant_count)} {plan.tenant_count === 1 ? 'school' : 'schools'}
         </small>
         <small>{planFeatures(plan)}</small>
-      </th>
-      <td class="number">{formatPrice(plan)}</td>
-      <td class="number wide-only">{formatNumber(plan.max_students)}</td>
-      <td class="number wide-only">{formatNumber(plan.max_teachers)}</td>
-      <td class="number wide-only above">
-        {isInUse ? <a href={href(`/schools?plan_id=${plan.id}`)}>{formatNumber(plan.tenant_count)}</a> : 0}
-      </td>
-      <td class="number">
-        {isInUse ? (
-          <span class="muted small">in use</span>
-        ) : (
-          <button
-            type="button"
-            class="button small-button warning"
-            aria-label={`Delete plan ${plan.name}`}
-            onClick={() => onDelete(plan)}
-          >
-            Delete
-          </button>
-        )}
-      </td>
-    </tr>
-  );
-}
+      </>
+    ),
+  },
+  { label: 'Per month', isNumber: true, isNarrow: true, cell: formatPrice },
+  { label: 'Students', isNumber: true, cell: ({ max_students }) => formatNumber(max_students) },
+  { label: 'Teachers', isNumber: true, cell: ({ max_teachers }) => formatNumber(max_teachers) },
+  {
+    label: 'Schools',
+    isNumber: true,
+    cell: ({ id, tenant_count }) =>
+      tenant_count > 0 ? (
+        <a class="above" href={href(`/schools?plan_id=${id}`)}>
+          {formatNumber(tenant_count)}
+        </a>
+      ) : (
+        0
+      ),
+  },
+];
 
-function PlanTable({ plans, ...actions }: PlanActions & { plans: Plan[] }) {
-  return (
-    <table class="table">
-      <caption class="hidden">Plans</caption>
-      <thead>
-        <tr>
-          <th scope="col">Plan</th>
-          <th scope="col" class="number">
-            Per month
-          </th>
-          <th scope="col" class="number wide-only">
-            Students
-          </th>
-          <th scope="col" class="number wide-only">
-            Teachers
-          </th>
-          <th scope="col" class="number wide-only">
-            Schools
-          </th>
-          <th scope="col">
-            <span class="hidden">Actions</span>
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {plans.map((plan) => (
-          <PlanRow key={plan.id} plan={plan} {...actions} />
-        ))}
-      </tbody>
-    </table>
-  );
-}
-
-async function deletePlan(plan: Plan, reload: () => Promise<void>): Promise<void> {
-  const isConfirmed = await confirm({
+const deletePlan = (plan: Plan, reload: () => Promise<void>) =>
+  confirm({
     title: `Delete plan ${plan.name}?`,
     text: <p>The plan can no longer be assigned to schools.</p>,
     confirmLabel: 'Delete plan',
     isDangerous: true,
-    action: async () => {
-      await request('DELETE', `/api/platform/plans/${plan.id}`);
-      await reload();
-    },
+    action: () => request('DELETE', `/api/platform/plans/${plan.id}`),
+    reload,
+    done: `Plan ${plan.name} deleted.`,
   });
-  if (isConfirmed) showToast(`Plan ${plan.name} deleted.`);
-}
 
 export function PlansTab() {
   const plans = usePlans();
@@ -118,7 +73,27 @@ export function PlansTab() {
             data.length === 0 ? (
               <EmptyState title="No plans yet" />
             ) : (
-              <PlanTable plans={data} onOpen={setOpenPlan} onDelete={(plan) => void deletePlan(plan, plans.reload)} />
+              <Table
+                caption="Plans"
+                items={data}
+                keyOf={({ id }) => id}
+                columns={columns(setOpenPlan)}
+                actions={(plan) =>
+                  plan.tenant_count > 0 ? (
+                    <span class="muted small">in use</span>
+                  ) : (
+                    <button
+                      type="button"
+                      class="button small-button warning"
+                      aria-label={`Delete plan ${plan.name}`}
+                      onClick={() => void deletePlan(plan, plans.reload)}
+                    >
+                      Delete
+                    </button>
+                  )
+                }
+                isLinked
+              />
             )
           }
         </AsyncContent>

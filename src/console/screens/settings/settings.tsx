@@ -1,5 +1,4 @@
-import { PageHeader } from '../../parts/components.tsx';
-import { href } from '../../router.ts';
+import { PageHeader, Tabs } from '../../parts/components.tsx';
 import { GeneralTab } from './general-tab.tsx';
 import { NotificationSettingsTab } from './notifications-tab.tsx';
 import { PlansTab } from './plans-tab.tsx';
@@ -13,13 +12,7 @@ export function Settings({ part = 'plans' }: Record<string, string>) {
   return (
     <>
       <PageHeader title="Settings" lead="These settings apply to all schools." />
-      <nav class="tabs" aria-label="Settings">
-        {tabs.map(([name, label]) => (
-          <a key={name} href={href(`/settings/${name}`)} aria-current={part === name ? 'page' : undefined}>
-            {label}
-          </a>
-        ))}
-      </nav>
+      <Tabs label="Settings" base="/settings" tabs={tabs} current={part} />
       {part === 'notifications' ? <NotificationSettingsTab /> : part === 'general' ? <GeneralTab /> : <PlansTab />}
     </>
   );

@@ -3,6 +3,7 @@ import { channelNames, formatNumber, Timestamp } from '../../parts/format.tsx';
 import { request } from '../../data/api.ts';
 import { useLoad } from '../../data/load.ts';
 import { AsyncContent, Badge, Card, EmptyState, PageHeader } from '../../parts/components.tsx';
+import { NumberTable } from '../../parts/table.tsx';
 import { href } from '../../router.ts';
 import { type StreamStatus, useStream } from '../../data/stream.ts';
 import type { Channel, System as SystemState } from '../../types.ts';
@@ -91,46 +92,20 @@ function Problems({ state }: { state: SystemState }) {
   );
 }
 
-/** A table of numbers: the name of each row, and its values by column. */
-function NumberTable({
-  caption,
-  columns,
-  rows,
-}: {
-  caption: string;
-  columns: string[];
-  rows: [name: string, ...values: (string | number)[]][];
-}) {
-  return (
-    // The region scrolls on narrow screens, so keyboards must reach it.
-    <div class="scroll" tabIndex={0} role="region" aria-label={caption}>
-      <table class="table compact">
-        <caption class="hidden">{caption}</caption>
-        <thead>
-          <tr>
-            {columns.map((column, n) => (
-              <th key={column} scope="col" class={n > 0 ? 'number' : undefined}>
-                {column}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map(([name, ...values]) => (
-            <tr key={name}>
-              <th scope="row">{name}</th>
-              {values.map((value, n) => (
-                <td key={columns[n + 1]} class="number">
-                  {typeof value === 'number' ? formatNumber(value) : value}
-                </td>
-              ))}
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
-  );
-}
+/** A table of numbers that scrolls on narrow screens. */
+const Numbers = ({ caption, rows, ...props }: Parameters<typeof NumberTable>[0] & { caption: string }) => (
+  // Keyboards must reach it.
+  <div class="scroll" tabIndex={0} role="region" aria-label={caption}>
+    <NumberTable
+      {...props}
+      caption={caption}
+      rows={rows.map(([name, ...values]) => [
+        name,
+        ...values.map((value) => (typeof value === 'number' ? formatNumber(value) : value)),
+      ])}
+    />
+  </div>
+);
 
 function Facts({
   state: { server, release, connections, max_connections, workers, replicas, at },
@@ -189,7 +164,7 @@ function Nodes({ state }: { state: SystemState }) {
   if (state.nodes.length === 0) return null;
   return (
     <Card title="Nodes">
-      <NumberTable
+      <Numbers
         caption="Nodes"
         columns={['Node', 'Status', 'Schools', 'Answers']}
         rows={state.nodes.map(({ name, status, schools, answered_at, unreachable_since: since }) => [
@@ -248,7 +223,7 @@ export function System() {
             <div class="columns">
               <div>
                 <Card title="Job queue">
-                  <NumberTable
+                  <Numbers
                     caption="Jobs by task"
                     columns={['Task', 'Ready', 'Waiting', 'Running', 'Failed', 'Oldest']}
                     rows={state.queue.tasks.map((task) => [
@@ -263,7 +238,7 @@ export function System() {
                 </Card>
                 <Card title="Slowest operations of the last hour">
                   {state.slow_operations.length > 0 ? (
-                    <NumberTable
+                    <Numbers
                       caption="Operations by their mean time"
                       columns={['Operation', 'Calls', 'Mean, ms', 'Slowest, ms']}
                       rows={state.slow_operations.map(({ operation, calls, mean_ms, max_ms }) => [
@@ -285,7 +260,7 @@ export function System() {
                 <Nodes state={state} />
                 <Card title="Messages of the last 7 days">
                   {state.deliveries.length > 0 ? (
-                    <NumberTable
+                    <Numbers
                       caption="Messages by channel"
                       columns={['Channel', 'Sent', 'Pending', 'Failed', 'Dropped']}
                       rows={state.deliveries.map(({ channel, sent, pending, failed, dropped }) => [

@@ -1,30 +1,25 @@
-import { useState } from 'preact/hooks';
 import { showToast } from '../../parts/dialogs.tsx';
 import { channelNames } from '../../parts/format.tsx';
-import { FormError, SelectField, useForm } from '../../parts/forms.tsx';
-import { request, idempotencyKeys } from '../../data/api.ts';
+import { SelectField } from '../../parts/fields.tsx';
+import { FormError, useCreateForm } from '../../parts/forms.tsx';
 import { Card, PageHeader, AsyncContent } from '../../parts/components.tsx';
 import { navigate, href, route } from '../../router.ts';
-import type { NotificationEvent, Template } from '../../types.ts';
+import type { NotificationEvent } from '../../types.ts';
 import { TemplateFields, TemplatePreview } from './template-fields.tsx';
 import { channels, useEvents } from './events.ts';
 
 function NewTemplateForm({ events }: { events: NotificationEvent[] }) {
   const params = Object.fromEntries(route.value.search);
-  const [makeKey] = useState(idempotencyKeys);
   const defaultText = (key: string) => {
     const event = events.find((other) => other.key === key);
     return { subject: event?.title ?? '', body: event?.message ?? '' };
   };
   const initialKey = events.some(({ key }) => key === params['key']) ? (params['key'] ?? '') : (events[0]?.key ?? '');
-  const form = useForm(
+  const form = useCreateForm(
+    '/api/platform/notification-templates',
     { key: initialKey, channel: params['channel'] ?? 'in_app', is_active: true, ...defaultText(initialKey) },
-    async ({ subject, ...rest }) => {
-      const body = { ...rest, ...(subject.trim() ? { subject } : {}) };
-      await request<Template>('POST', '/api/platform/notification-templates', {
-        body,
-        idempotencyKey: makeKey(body),
-      });
+    ({ subject, ...rest }) => ({ ...rest, ...(subject.trim() ? { subject } : {}) }),
+    async () => {
       showToast('Template created.');
       await navigate('/templates', { force: true });
     },

@@ -1,5 +1,6 @@
 import { useRef } from 'preact/hooks';
-import { CheckboxField, Field, type Form, TextField } from '../../parts/forms.tsx';
+import { CheckboxField, Field, TextField } from '../../parts/fields.tsx';
+import { type Form } from '../../parts/forms.tsx';
 import { request } from '../../data/api.ts';
 import { useLoad, useDebounced } from '../../data/load.ts';
 import { Card } from '../../parts/components.tsx';

@@ -62,18 +62,15 @@ export function Template({ id = '' }: Record<string, string>) {
   const record = template.data?.data;
   const event = events.data?.find(({ key }) => key === record?.key);
   const remove = async () => {
-    const isConfirmed = await confirm({
+    const isDeleted = await confirm({
       title: 'Delete this template?',
       text: <p>Schools that have not customized this notification will use the default text again.</p>,
       confirmLabel: 'Delete',
       isDangerous: true,
-      action: async () => {
-        await request('DELETE', path);
-      },
+      action: () => request('DELETE', path),
+      done: 'Template deleted.',
     });
-    if (!isConfirmed) return;
-    showToast('Template deleted.');
-    await navigate('/templates', { force: true });
+    if (isDeleted) await navigate('/templates', { force: true });
   };
   return (
     <>

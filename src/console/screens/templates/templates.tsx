@@ -3,7 +3,8 @@ import { channelNames } from '../../parts/format.tsx';
 import { request } from '../../data/api.ts';
 import { Icon } from '../../parts/icons.tsx';
 import { useLoad } from '../../data/load.ts';
-import { Card, EmptyState, PageHeader, AsyncContent, SearchBox } from '../../parts/components.tsx';
+import { Card, EmptyState, PageHeader, AsyncContent } from '../../parts/components.tsx';
+import { SearchBox } from '../../parts/list.tsx';
 import { href } from '../../router.ts';
 import type { Channel, NotificationEvent, Template } from '../../types.ts';
 import { channels, useEvents } from './events.ts';
@@ -73,7 +74,7 @@ export function Templates() {
                 );
                 if (shown.length === 0) return <EmptyState title="No matching events" />;
                 return (
-                  <ul class="events">
+                  <ul>
                     {shown.map((event) => (
                       <li key={event.key} class="event">
                         <div class="event-summary">
