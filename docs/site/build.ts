@@ -19,6 +19,7 @@ import sharp from 'sharp';
 import { build } from 'vite';
 import { compressFiles } from '../../packaging/compress.ts';
 import { type Html, html } from '../../src/pages/html.ts';
+import { sitePage } from '../../src/pages/site-page.ts';
 
 const root = join(import.meta.dirname, '../..');
 const outDir = join(root, 'dist/guide');
@@ -290,33 +291,27 @@ function neighbors(page: Page, { pages }: Site): Html {
 
 function pageText(page: Page, site: Site): string {
   const at = (address: string) => relativeTo(page.address, address);
-  return `<!doctype html>\n${
-    html`<html lang="en">
-      <head>
-        <meta charset="utf-8" />
-        <meta name="viewport" content="width=device-width, initial-scale=1" />
-        <title>${page.address === '' ? 'Guide' : page.title} - School management service</title>
-        <link rel="icon" type="image/svg+xml" href="${at(site.icon)}" />
-        <link rel="stylesheet" href="${at(site.style)}" />
-        <script type="module" src="${at(site.script)}"></script>
-      </head>
-      <body data-guide="${at('')}" data-index="${at(site.index)}">
-        <header>
-          <strong><a href="${at('')}">School management service</a></strong>
-          <a class="to-menu" href="#menu">All pages</a>
-          <a href="${at('../docs/')}">API reference</a>
-          <search hidden>
-            <label for="search">Search</label>
-            <input id="search" type="search" autocomplete="off" aria-controls="results" placeholder="/" />
-            <p id="count" role="status"></p>
-            <ul id="results"></ul>
-          </search>
-        </header>
-        <main>${page.body} ${neighbors(page, site)}</main>
-        ${outline(page)} ${menu(page, site)}
-      </body>
-    </html>`.markup
-  }`;
+  const name = 'School management service';
+  return sitePage({
+    kind: 'guide',
+    title: `${page.address === '' ? 'Guide' : page.title} - ${name}`,
+    site: name,
+    home: at(''),
+    style: at(site.style),
+    script: at(site.script),
+    icon: at(site.icon),
+    toMenu: 'All pages',
+    data: html`data-guide="${at('')}" data-index="${at(site.index)}"`,
+    header: html`<a href="${at('../docs/')}">API reference</a>
+      <search hidden>
+        <label for="search">Search</label>
+        <input id="search" type="search" autocomplete="off" aria-controls="results" placeholder="/" />
+        <p id="count" role="status"></p>
+        <ul id="results"></ul>
+      </search>`,
+    main: html`${page.body} ${neighbors(page, site)}`,
+    beside: html`${outline(page)} ${menu(page, site)}`,
+  });
 }
 
 /** Builds the site into dist/guide. */

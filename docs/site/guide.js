@@ -1,6 +1,6 @@
 // The search of the guide. Without this script the pages and the menu work, and the search is hidden.
 import MiniSearch from 'minisearch';
-import './guide.css';
+import '../../src/pages/docs/docs.css';
 
 const { guide, index: indexAddress } = document.body.dataset;
 const box = document.querySelector('search');

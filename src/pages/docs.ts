@@ -1,8 +1,10 @@
 import { join } from 'node:path';
 import express, { Router } from 'express';
 import { compressedFile, sendStaticFile, type StaticFile } from './static-files.ts';
-import { type ReferenceDocument, referencePages } from './reference.ts';
 import { contentPolicy } from './content-policy.ts';
+import type { ReferenceDocument } from './operation-html.ts';
+import { referencePages } from './reference.ts';
+import { requireTrailingSlash } from './trailing-slash.ts';
 
 /**
  * Serves the reference of the API at /api/docs: one page of HTML for each section of the OpenAPI document.
@@ -11,11 +13,7 @@ import { contentPolicy } from './content-policy.ts';
 export function docsRouter(readDocument: () => object): Router {
   const router = Router();
   router.use(contentPolicy());
-  // The relative URLs in the page require the trailing slash.
-  router.use((req, res, next) => {
-    if (req.originalUrl.split('?')[0] === req.baseUrl) res.redirect(308, `${req.baseUrl}/`);
-    else next();
-  });
+  router.use(requireTrailingSlash);
   router.use(express.static(join(import.meta.dirname, 'docs'), { index: false }));
   let pages: Map<string, () => string> | undefined;
   const files = new Map<string, StaticFile>();

@@ -13,6 +13,7 @@ import { requestContext } from '../http/call-context.ts';
 import type { Services } from '../http/services.ts';
 import { builtFiles } from './built-pages.ts';
 import { contentPolicy } from './content-policy.ts';
+import { requireTrailingSlash } from './trailing-slash.ts';
 
 /** A GraphQL over HTTP request. Batches are not supported. */
 const Body = z.object({
@@ -110,10 +111,7 @@ function ideRouter({ logger }: Services): Router {
       workerSrc: ["'self'"],
     }),
   );
-  router.use((req, res, next) => {
-    if (req.originalUrl.split('?')[0] === req.baseUrl) res.redirect(308, `${req.baseUrl}/`);
-    else next();
-  });
+  router.use(requireTrailingSlash);
   router.get('/ruru/:file', async (req, res, next) => {
     // Load it only when the page is opened: it keeps 4 MB of compressed files in memory.
     const { getStaticFile } = await import('ruru/static');

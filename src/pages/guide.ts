@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { Router } from 'express';
 import type { Logger } from 'pino';
 import { builtPages } from './built-pages.ts';
+import { requireTrailingSlash } from './trailing-slash.ts';
 
 /**
  * Serves the documents of docs/ at /api/guide/.
@@ -12,11 +13,7 @@ export function guideRouter(
   folder = join(import.meta.dirname, '../../dist/guide'),
 ): Router {
   const router = Router();
-  // The relative URLs in the pages require the trailing slash.
-  router.use((req, res, next) => {
-    if (req.originalUrl.split('?')[0] === req.baseUrl) res.redirect(308, `${req.baseUrl}/`);
-    else next();
-  });
+  router.use(requireTrailingSlash);
   router.use(
     builtPages(logger, {
       ...{ name: 'guide', address: '/api/guide', folder },

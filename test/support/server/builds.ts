@@ -24,7 +24,7 @@ const pages = [
   },
   {
     name: 'guide',
-    sources: ['docs/**/*.*', 'README.md', 'CHANGELOG.md'],
+    sources: ['docs/**/*.*', 'src/pages/{html,site-page}.ts', 'src/pages/docs/docs.css', 'README.md', 'CHANGELOG.md'],
     target: 'dist/guide/index.html',
     command: ['docs/site/build.ts'],
   },
