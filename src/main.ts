@@ -13,7 +13,9 @@ import {
 import { type Config, ConfigError, readConfig } from './process/config.ts';
 import { demo, type DemoLogin, findDemoLogins, loadDemo } from './process/demo.ts';
 import { lockDataDir, ensureDatabase, startEmbedded } from './database/embedded.ts';
-import { checkVersion, isServed, migrate, type TenantResult } from './database/migrate/migrate.ts';
+import { migrate } from './database/migrate/migrate.ts';
+import type { TenantResult } from './database/migrate/schools.ts';
+import { checkVersion, isServed } from './database/migrate/versions.ts';
 import { migrateServers } from './servers/migrate-servers.ts';
 import { createOperator } from './database/operator.ts';
 import { withOwner } from './database/pool/pool.ts';

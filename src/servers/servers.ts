@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { tableExists } from '../database/migrate/migrate.ts';
+import { tableExists } from '../database/migrate/versions.ts';
 import { requireAnswer, withOwner } from '../database/pool/pool.ts';
 import { reasonOf } from '../domain/reason.ts';
 

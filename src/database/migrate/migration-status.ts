@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { fingerprint } from './install.ts';
-import { pendingSharedMigrations, refuseNewer, tableExists } from './migrate.ts';
+import { pendingSharedMigrations, refuseNewer, tableExists } from './versions.ts';
 import { hasTablesHere, readTenantMigrations } from './tenant-migrations.ts';
 
 /** A school whose migration failed, or that is left at its version. */

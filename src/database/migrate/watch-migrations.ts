@@ -2,9 +2,10 @@ import { watch } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { sqlFile } from './install.ts';
-import { migrate, tableExists } from './migrate.ts';
+import { migrate } from './migrate.ts';
 import { withOwner } from '../pool/pool.ts';
 import { outdateReadySchools, readTenantMigrations, tenantFolder, writeTexts } from './tenant-migrations.ts';
+import { tableExists } from './versions.ts';
 
 const root = join(import.meta.dirname, '../../..');
 /** Editors write a file in several steps; the files are read when there was no change for this long. */
