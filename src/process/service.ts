@@ -374,18 +374,21 @@ async function startJobWorker(
   }
 }
 
+/** The standard output. Buffered: one system call per line would cost as much as a third of a request. */
+const standardOutput = () => pino.destination({ dest: 1, sync: false, minLength: 4096, periodicFlush: 500 });
+
 /**
  * Starts the API, the worker, or both on a migrated database.
  * @param ownerUrl  the database URL for the restricted roles, unless the settings have separate URLs for them
+ * @param logStream  where the log goes
  */
 export async function startService(
   config: Config,
   ownerUrl: string,
   parts: readonly Part[] = ['api', 'worker'],
   hashing: Passwords = passwords(),
+  logStream = standardOutput(),
 ): Promise<Service> {
-  // Buffered: one system call per line would cost as much as a third of a request.
-  const logStream = pino.destination({ dest: 1, sync: false, minLength: 4096, periodicFlush: 500 });
   const logger = pino(
     {
       level: config.LOG_LEVEL,

@@ -2,6 +2,7 @@ import { request } from 'node:http';
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { agent } from './connections.ts';
+import { observed } from './observed.ts';
 
 /** The answer to a request. The test declares the type of `data`. */
 export interface Answer<T> {
@@ -180,6 +181,7 @@ export async function client(url: string): Promise<Client> {
         );
         const isJson = response.headers.get('content-type')?.startsWith('application/json') ?? false;
         const content: unknown = isJson ? JSON.parse(response.content.toString()) : response.content;
+        observed.last = { request: `${method} ${path}`, status: response.status, body: content };
         if (isJson) checkAnswer(method, path, response.status, content);
         if (status !== undefined && response.status !== status) {
           throw new Error(

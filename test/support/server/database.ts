@@ -40,6 +40,12 @@ export function serverUrl(database: string): string {
   return url.replace('/DATABASE?', `/${database}?`);
 }
 
+/** Notes the rows of a query, which `until` prints when it gives up. */
+function noted<R>(text: string, rows: R[]): R[] {
+  shared.observed.last = { query: text, rows };
+  return rows;
+}
+
 async function maintain(text: string): Promise<void> {
   const client = new shared.pg.Client({ connectionString: serverUrl('postgres') });
   await client.connect();
@@ -82,7 +88,7 @@ function spreadDatabase(servers: Servers, drop: () => Promise<void>, main = 0): 
   const [homePool] = pools as [pg.Pool];
   const on = (index: number): Queries => ({
     query: async <R extends pg.QueryResultRow>(text: string, values?: unknown[]) =>
-      (await (pools[index] ?? homePool).query<R>(text, values)).rows,
+      noted(text, (await (pools[index] ?? homePool).query<R>(text, values)).rows),
     addressFor: () => Promise.resolve(urls[index] ?? home),
   });
   async function serverOf(school: number | string): Promise<Queries> {
@@ -137,7 +143,7 @@ export async function testDatabase(schools: number | 'empty' = 0): Promise<TestD
   const pool = new shared.pg.Pool({ connectionString: serverUrl(name), max: 4, application_name: 'test' });
   const own: Queries = {
     query: async <R extends pg.QueryResultRow>(text: string, values?: unknown[]) =>
-      (await pool.query<R>(text, values)).rows,
+      noted(text, (await pool.query<R>(text, values)).rows),
     addressFor: () => Promise.resolve(serverUrl(name)),
   };
   return {

@@ -8,7 +8,7 @@ import { type Queries, testDatabase, type TestDatabase, withoutSchedule } from '
 import { until } from '../client/until.ts';
 import { poolerSettings } from './pooler-settings.ts';
 
-const { client, createOperator, passwords, readConfig, startService, withOptions, withOwner } = shared;
+const { client, createOperator, passwords, pino, readConfig, startService, withOptions, withOwner } = shared;
 
 /** Argon2 as in the service, but with 64 KiB instead of 19 MiB: tests log in a thousand times. */
 const hashing = passwords({ memoryCost: 64 });
@@ -97,7 +97,7 @@ export async function testService(env: Record<string, string> = {}, schools = de
     PORT: '0',
     NODE_ENV: 'test',
     DATA_DIR: dataDir,
-    LOG_LEVEL: 'silent',
+    LOG_LEVEL: 'warn',
     // So that a table changes only while a request changes it.
     USAGE_INTERVAL_MS: '3600000',
     // Tests of schools that stay closed send a request to each operation.
@@ -129,10 +129,14 @@ export async function testService(env: Record<string, string> = {}, schools = de
       tenantIds: null,
     });
   });
-  const service = await startService(readConfig(values), homeUrl, ['api', 'worker'], hashing);
+  // A failed test prints it (environment.mts).
+  const log = pino.destination({ dest: serviceLog, sync: true });
+  const service = await startService(readConfig(values), homeUrl, ['api', 'worker'], hashing, log);
   const url = service.url ?? '';
   const ofNodes = readConfig({ PUBLIC_URL: url, ...values });
-  const workers = await Promise.all((servers?.nodes ?? []).map((node) => startService(ofNodes, node.url, ['worker'])));
+  const workers = await Promise.all(
+    (servers?.nodes ?? []).map((node) => startService(ofNodes, node.url, ['worker'], hashing, log)),
+  );
   const anonymous = await client(url);
   const operator = await anonymous.login({ is_platform: true, email: operatorEmail, password: testPassword });
 
@@ -247,6 +251,7 @@ export async function testService(env: Record<string, string> = {}, schools = de
       closeIdleConnections();
       shared.closeIdleConnections();
       await Promise.all([service, ...workers].map((each) => each.close()));
+      log.end();
       await database.drop();
       await rm(dataDir, { recursive: true, force: true });
     },

@@ -14,7 +14,9 @@ export { readOptions } from '../../../src/documents/spreadsheets.ts';
 export { startService } from '../../../src/process/service.ts';
 export { loadDemo } from '../../../src/process/demo.ts';
 export { withOptions, withOwner } from '../../../src/database/pool/pool.ts';
+export { pino } from 'pino';
 export { client } from '../client/client.ts';
+export { observed } from '../client/observed.ts';
 export { closeIdleConnections } from '../client/connections.ts';
 
 /** Drives a browser. Loaded on demand, since few files need it. */
