@@ -6,7 +6,7 @@
  *   endpoints                                     one file per resource
  *   http                                          router and its rooms (see `httpRooms`)
  *   workers  analytics                            background jobs, queries of analysts
- *   servers                                       several servers: nodes, moves of schools, the database that routes
+ *   servers                                       several servers: nodes, moves of schools, the forwarder
  *   database  documents  timetable                one subject each; database has rooms (see `databaseRooms`)
  *   concurrency                                   thread pools, limits, queues
  *   domain                                        errors, money, files: imports nothing of the project

@@ -41,7 +41,7 @@ const command = new Command('bench')
     `parts to run, separated by commas: ${parts.join(', ')}; default: ${usual.join(', ')}; with --nodes: get, list, create`,
     listOf(part),
   )
-  .option('--nodes', 'requests through a router to schools on one and two nodes, beside the direct way')
+  .option('--nodes', 'requests through a forwarder to schools on one and two nodes, beside the direct way')
   .option('--metrics', 'turn on the Prometheus metrics of the service')
   .option('--profile', 'write a CPU profile of the API process to .bench/')
   .parse();

@@ -133,7 +133,7 @@ export async function undo(databaseUrl: string, bench: BenchCase, schools: Schoo
   await withOwner(databaseUrl, async (owner) => {
     // Requests that were cut off at the end of the load may still be running.
     const busy = `select from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()
-      and application_name ~ '^(school_api|school_router|bench_)' and state <> 'idle'`;
+      and application_name ~ '^(school_api|school_forwarder|bench_)' and state <> 'idle'`;
     while ((await owner.query(busy)).rowCount) await new Promise((done) => setTimeout(done, 20));
     await owner.query('set synchronous_commit = off');
     for (const { id } of schools)

@@ -4,7 +4,7 @@ import { loadavg } from 'node:os';
 import { join } from 'node:path';
 import { addNode } from '../src/servers/nodes/join.ts';
 import { withOptions, withOwner } from '../src/database/pool/pool.ts';
-import { createRouter } from '../src/servers/router.ts';
+import { createForwarder } from '../src/servers/forwarder.ts';
 import { switchToRole } from '../src/domain/role-settings.ts';
 import { tokens } from '../src/http/credentials/tokens.ts';
 import { createServer, isInstalled, removeServer, serverUrl, type TestServer } from '../test/nodes/servers.ts';
@@ -19,7 +19,7 @@ import { startApi } from './service.ts';
 import { type Measured, median, pick } from './statistics.ts';
 import { type CpuSeconds, cpuSecondsBetween, serverCpuSeconds } from './usage.ts';
 
-/** The part of the direct rate that requests through the router should reach. */
+/** The part of the direct rate that requests through the forwarder should reach. */
 const routedAim = 0.8;
 
 export interface NodesOptions {
@@ -64,11 +64,11 @@ const enterSchools = (homeUrl: string, name: string, schools: { id: string; subd
     ),
   );
 
-/** Creates a home, two nodes with schools, and a router beside the home. */
+/** Creates a home, two nodes with schools, and a forwarder beside the home. */
 async function createServers(
   { tenants, students }: NodesOptions,
   atEnd: (stop: () => Promise<void>) => void,
-): Promise<{ home: string; router: string; nodes: BenchNode[]; operator: number }> {
+): Promise<{ home: string; forwarder: string; nodes: BenchNode[]; operator: number }> {
   const start = async () => {
     const server = await createServer();
     atEnd(() => removeServer(server));
@@ -81,7 +81,7 @@ async function createServers(
   };
   const home = serverUrl(homeServer, 'school');
   await createDatabase({ url: (name) => serverUrl(homeServer, name) }, 'school');
-  const router = await createEmpty(homeServer, 'router');
+  const forwarder = await createEmpty(homeServer, 'forwarder');
   const nodes: BenchNode[] = [];
   for (const number of [1, 2]) {
     const server = await start();
@@ -98,14 +98,14 @@ async function createServers(
     const { schools } = await openSessions({ url: () => url }, 'school');
     nodes.push({ url, schools });
   }
-  await withOwner(home, (client) => createRouter(client, { name: 'bench', url: router, homeUrl: home }));
+  await withOwner(home, (client) => createForwarder(client, { name: 'bench', url: forwarder, homeUrl: home }));
   const { operator } = await openSessions({ url: () => home }, 'school');
-  return { home, router, nodes, operator: operator.sessionId };
+  return { home, forwarder, nodes, operator: operator.sessionId };
 }
 
-/** One API process on the first node, and one on the router. */
+/** One API process on the first node, and one on the forwarder. */
 async function startWays(
-  { home, router, nodes }: Awaited<ReturnType<typeof createServers>>,
+  { home, forwarder, nodes }: Awaited<ReturnType<typeof createServers>>,
   connections: number,
   folder: string,
   secret: string,
@@ -117,12 +117,12 @@ async function startWays(
     return startApi(url, secret, connections, join(folder, name), atEnd, [], false, settings);
   };
   const onNode = await start('direct', first.url, {});
-  const onRouter = await start('routed', home, {
-    API_DATABASE_URL: withOptions(router, switchToRole('school_api')),
+  const onForwarder = await start('routed', home, {
+    API_DATABASE_URL: withOptions(forwarder, switchToRole('school_api')),
     LISTEN_DATABASE_URL: [home, first.url, second.url].join(' '),
   });
-  const ofRouter = { url: router, application: 'school_api' };
-  const ofNode = ({ url }: BenchNode) => ({ url, application: 'school_router' });
+  const ofForwarder = { url: forwarder, application: 'school_api' };
+  const ofNode = ({ url }: BenchNode) => ({ url, application: 'school_forwarder' });
   return {
     direct: {
       url: onNode.url,
@@ -130,12 +130,17 @@ async function startWays(
       schools: first.schools,
       databases: [{ url: first.url, application: 'school_api' }],
     },
-    routed: { url: onRouter.url, pid: onRouter.pid, schools: first.schools, databases: [ofRouter, ofNode(first)] },
+    routed: {
+      url: onForwarder.url,
+      pid: onForwarder.pid,
+      schools: first.schools,
+      databases: [ofForwarder, ofNode(first)],
+    },
     both: {
-      url: onRouter.url,
-      pid: onRouter.pid,
+      url: onForwarder.url,
+      pid: onForwarder.pid,
       schools: nodes.flatMap(({ schools }) => schools),
-      databases: [ofRouter, ...nodes.map(ofNode)],
+      databases: [ofForwarder, ...nodes.map(ofNode)],
     },
   };
 }
@@ -208,22 +213,22 @@ function rows(bench: BenchCase, { direct, routed, both }: Results): string[] {
 const head = [
   'schools of one node',
   'direct, req/s',
-  'router, req/s',
-  'router / direct',
+  'forwarder, req/s',
+  'forwarder / direct',
   'direct, p50 ms',
   'p99 ms',
-  'router, p50 ms',
+  'forwarder, p50 ms',
   'p99 ms',
   'CPU direct, µs',
-  'CPU router, µs',
-  'direct / router',
+  'CPU forwarder, µs',
+  'direct / forwarder',
   'two nodes, req/s',
   'two nodes / one',
 ];
 
 /**
- * `npm run bench -- --nodes`: requests to schools on a node, through the router and directly, and requests to schools on
- * two nodes. Needs the same Postgres as `npm run test:nodes`.
+ * `npm run bench -- --nodes`: requests to schools on a node, through the forwarder and directly, and requests to schools
+ * on two nodes. Needs the same Postgres as `npm run test:nodes`.
  * @returns the report
  */
 export async function measureNodes(

@@ -21,7 +21,7 @@ grant execute on function
   core.backend_memory_mb(),
   core.call(text, bigint, jsonb, jsonb, bytea),
   core.call_impersonated(text, bigint, jsonb, jsonb, bytea),
-  core.call_routed(text, bigint, jsonb, jsonb, bytea),
+  core.call_forwarded(text, bigint, jsonb, jsonb, bytea),
   core.count_requests(bytea[], integer[], integer),
   core.end_operator_sessions(bigint[]),
   core.ended_operator_sessions(bigint[]),

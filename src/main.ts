@@ -75,7 +75,8 @@ async function migrateAll(ownerUrl: string, dataDir: string | undefined): Promis
       );
   }
   const results = [...ofNodes.flatMap(({ result }) => result ?? []), ...(ofHome ? [ofHome] : [])];
-  if (results.some(({ functions }) => functions === 'installed')) print('Update each router: school router create');
+  if (results.some(({ functions }) => functions === 'installed'))
+    print('Update each forwarder: school forwarder create');
   return results.flatMap(({ failed }) => failed);
 }
 

@@ -140,7 +140,7 @@ create function core.impersonators(p_session_ids bigint[]) returns bigint[]
       and expires_at > now());
 $$;
 comment on function core.impersonators is
-  'The sessions of the operators to whom these sessions belong, if any. For the router, which asks the home whether '
+  'The sessions of the operators to whom these sessions belong, if any. For the forwarder, which asks the home whether '
   'they have ended.';
 
 create function core.ended_operator_sessions(p_session_ids bigint[]) returns bigint[]

@@ -1,5 +1,5 @@
 -- Several servers: the home of the platform, and nodes that hold some of the schools (docs/decisions/0044-nodes.md).
--- The router (db/router) calls these functions on the home and on the nodes, as the role school_api.
+-- The forwarder (db/forwarder) calls these functions on the home and on the nodes, as the role school_api.
 
 select core.define_job('check_nodes', '{node_reachability}',
   p_schedule => '* * * * * ?max=1&jobKey=check_nodes&jobKeyMode=replace');
@@ -12,7 +12,7 @@ comment on function core.this_node is 'The node that this database is; null at h
 create function core.server_id() returns text
   language sql stable security definer set search_path = pg_catalog, pg_temp
   return coalesce('node_' || (core.this_node()).id, 'home');
-comment on function core.server_id is 'The name of this server in the routers.';
+comment on function core.server_id is 'The name of this server in a forwarder.';
 
 create function core.node_reachability() returns json
   language sql stable security definer set search_path = pg_catalog, pg_temp as $$
@@ -41,8 +41,8 @@ comment on function core.node_queues is
   'Security definer, as core.node_reachability.';
 
 -- PL/Proxy replaces its connection after an error, and passes on neither the constraint nor the column. So errors are
--- returned as data, and the router raises them again.
-create function core.call_routed(p_operation text, p_session_id bigint, p jsonb, p_context jsonb, p_content bytea,
+-- returned as data, and the forwarder raises them again.
+create function core.call_forwarded(p_operation text, p_session_id bigint, p jsonb, p_context jsonb, p_content bytea,
   out answer text, out content bytea, out version text, out id bigint, out refusal jsonb)
   language plpgsql as $$
 declare
@@ -77,9 +77,9 @@ exception when others then
   refusal := jsonb_build_object('code', v_code, 'message', v_message, 'detail', v_detail, 'hint', v_hint,
     'schema', v_schema, 'table', v_table, 'column', v_column, 'constraint', v_constraint);
 end $$;
-comment on function core.call_routed is
-  'Runs an operation for the router, like core.call, but returns an error as `refusal`: the fields that PL/pgSQL can '
-  'raise again. Like core.call it is not security definer.';
+comment on function core.call_forwarded is
+  'Runs an operation for the forwarder, like core.call, but returns an error as `refusal`: the fields that PL/pgSQL '
+  'can raise again. Like core.call it is not security definer.';
 
 create function core.operator_of(p_operation text, p_session_id bigint, p_context jsonb) returns jsonb
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -180,16 +180,16 @@ create function core.refuse_school_elsewhere(p_tenant_id bigint) returns void la
 begin
   if exists (select from platform.tenant where id = p_tenant_id and node_id is not null) then
     perform core.fail('unavailable',
-      'This school is on another server. Send the request through a router, or run the command with the DATABASE_URL '
-      'of that server.');
+      'This school is on another server. Send the request through a forwarder, or run the command with the '
+      'DATABASE_URL of that server.');
   end if;
 end $$;
 comment on function core.refuse_school_elsewhere is
   'Raises unavailable if this database has only a copy of the row of a school. A change of the copy would not reach '
   'the school.';
 
--- The functions that the router calls at home around an operation that runs on a node. They return errors as data, for
--- the reason given at core.call_routed.
+-- The functions that the forwarder calls at home around an operation that runs on a node. They return errors as data,
+-- for the reason given at core.call_forwarded.
 create function core.prepare_at_home(p_operation text, p_session_id bigint, p jsonb, p_context jsonb) returns jsonb
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare

@@ -206,8 +206,8 @@ comment on function core.refresh_token_new is
 create function core.one_time_token_new(p_tenant_id bigint, p_user_id bigint, p_purpose text) returns text
   language plpgsql as $$
 declare
-  -- The school comes first, so that a router finds its server. A token of an operator has no dot, because the challenge
-  -- of a passkey must be base64url.
+  -- The school comes first, so that a forwarder finds its server. A token of an operator has no dot, because the
+  -- challenge of a passkey must be base64url.
   v_token text := concat_ws('.', p_tenant_id, core.random_token());
 begin
   insert into platform.one_time_token (hash, tenant_id, user_id, purpose, expires_at)

@@ -88,7 +88,8 @@ create function core.schools_of_sessions(p_session_ids bigint[])
   select id, tenant_id from platform.session where id = any (p_session_ids);
 $$;
 comment on function core.schools_of_sessions is
-  'The schools of those of these sessions that this server knows; null for a session of an operator. For the router.';
+  'The schools of those of these sessions that this server knows; null for a session of an operator. For the '
+  'forwarder.';
 
 create function core.stream_system(p_session_ids bigint[], out ended bigint[], out state json)
   language sql stable security definer set search_path = pg_catalog, pg_temp as $$

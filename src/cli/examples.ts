@@ -40,8 +40,11 @@ const examples: Record<string, readonly string[]> = {
     'school node remove east --lost --delete-schools --yes',
   ],
   rebalance: ['school rebalance --dry-run', 'school rebalance --include-home --confirm --yes'],
-  'router create': ['school router create api_1 postgres://postgres@127.0.0.1/router'],
-  'router remove': ['school router remove api_1 postgres://postgres@127.0.0.1/router', 'school router remove api_1'],
+  'forwarder create': ['school forwarder create api_1 postgres://postgres@127.0.0.1/forwarder'],
+  'forwarder remove': [
+    'school forwarder remove api_1 postgres://postgres@127.0.0.1/forwarder',
+    'school forwarder remove api_1',
+  ],
   'operator list': ['school operator list', 'school operator list --json'],
   'operator create': [
     'school operator create ada@example.org',

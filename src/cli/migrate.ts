@@ -127,7 +127,7 @@ async function migrateAll(config: Config, servers: [Server, ...Server[]], option
       `home: not migrated, because it comes after its nodes: ${migrated.behind.join(', ')}. Repeat the command when ` +
         'they are repaired, or migrate only the home: school migrate up --here',
     );
-  else if (!options.dryRun) say('Update each router: school router create');
+  else if (!options.dryRun) say('Update each forwarder: school forwarder create');
   return migrated;
 }
 

@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { readConfig } from '../process/config.ts';
 import type { Format } from './output.ts';
 
-/** Adds `school node …`, `school router …` and `school rebalance`. */
+/** Adds `school node …`, `school forwarder …` and `school rebalance`. */
 export function addNodeCommands(program: Command): void {
   const node = program.command('node').description('manage nodes: servers other than the home that hold schools');
 
@@ -13,7 +13,7 @@ export function addNodeCommands(program: Command): void {
         'that was restored from a backup',
     )
     .argument('<name>', 'lower-case letters, digits and hyphens, a letter first')
-    .argument('<url>', 'database URL of a superuser, as the home and the routers reach it')
+    .argument('<url>', 'database URL of a superuser, as the home and the forwarders reach it')
     .option('--home-url <url>', 'the home, as the node reaches it (default: as before, or DATABASE_URL)')
     .option('--json', 'print JSON')
     .action(async (name: string, url: string, options: Format & { homeUrl?: string }) => {
@@ -92,28 +92,30 @@ export function addNodeCommands(program: Command): void {
       process.exitCode = await rebalance(readConfig(process.env), options);
     });
 
-  const router = program.command('router').description('databases that forward requests to the server of each school');
+  const forwarder = program
+    .command('forwarder')
+    .description('databases that forward requests to the server of each school');
 
-  router
+  forwarder
     .command('create')
-    .description('set up a router in a database, or update it after a migration or a change of the nodes')
-    .argument('<name>', 'lower-case letters, digits and underscores, a letter first; unique among the routers')
+    .description('set up a forwarder in a database, or update it after a migration or a change of the nodes')
+    .argument('<name>', 'lower-case letters, digits and underscores, a letter first; unique among the forwarders')
     .argument('<url>', 'database URL of a superuser, on a server with PL/Proxy')
-    .option('--home-url <url>', 'the home, as the router reaches it (default: DATABASE_URL)')
+    .option('--home-url <url>', 'the home, as the forwarder reaches it (default: DATABASE_URL)')
     .option('--json', 'print JSON')
     .action(async (name: string, url: string, options: Format & { homeUrl?: string }) => {
-      const { routerCreate } = await import('./node.ts');
-      await routerCreate(readConfig(process.env), name, url, options);
+      const { forwarderCreate } = await import('./node.ts');
+      await forwarderCreate(readConfig(process.env), name, url, options);
     });
 
-  router
+  forwarder
     .command('remove')
-    .description('stop the copies of a router; its database stays')
+    .description('stop the copies of a forwarder; its database stays')
     .argument('<name>')
-    .argument('[url]', 'its database URL; leave it out if the router is lost')
+    .argument('[url]', 'its database URL; leave it out if the forwarder is lost')
     .option('--json', 'print JSON')
     .action(async (name: string, url: string | undefined, options: Format) => {
-      const { routerRemove } = await import('./node.ts');
-      await routerRemove(readConfig(process.env), name, url, options);
+      const { forwarderRemove } = await import('./node.ts');
+      await forwarderRemove(readConfig(process.env), name, url, options);
     });
 }

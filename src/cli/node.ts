@@ -7,7 +7,7 @@ import { addNode } from '../servers/nodes/join.ts';
 import { releaseReservations } from '../servers/nodes/new-schools.ts';
 import { findNode, readJoinedNodes, setDraining } from '../servers/nodes/nodes.ts';
 import { removeNode } from '../servers/nodes/remove.ts';
-import { createRouter, removeRouter } from '../servers/router.ts';
+import { createForwarder, removeForwarder } from '../servers/forwarder.ts';
 import { homeName } from '../servers/servers.ts';
 import type { Config } from '../process/config.ts';
 import { formatMinute, withMigratedDatabase } from '../process/database-access.ts';
@@ -50,7 +50,7 @@ export async function nodeAdd(
     }),
   );
   if (json) print(JSON.stringify({ id: node.id, name, status: node.status }));
-  else print(`The node ${name} is ${node.status}. Update each router: school router create`);
+  else print(`The node ${name} is ${node.status}. Update each forwarder: school forwarder create`);
 }
 
 /** `school node refresh`. @returns the exit code: `failed` if a node does not answer. @throws for an unknown node */
@@ -148,11 +148,11 @@ export async function nodeRemove(
     await removeNode(home, name, { isLost: lost, deletesSchools: deleteSchools });
   });
   if (json) print(JSON.stringify({ name, is_removed: true }));
-  else print(`The node ${name} was removed. Update each router: school router create`);
+  else print(`The node ${name} was removed. Update each forwarder: school forwarder create`);
 }
 
-/** `school router create` */
-export async function routerCreate(
+/** `school forwarder create` */
+export async function forwarderCreate(
   config: Config,
   name: string,
   url: string,
@@ -160,16 +160,16 @@ export async function routerCreate(
 ): Promise<void> {
   checkName(name, /^[a-z][a-z0-9_]{0,39}$/, 'lower-case letters, digits and underscores');
   const nodes = await withHome(config, async (home, ownUrl) => {
-    await createRouter(home, { name, url, homeUrl: homeUrl ?? ownUrl });
+    await createForwarder(home, { name, url, homeUrl: homeUrl ?? ownUrl });
     return (await nodeStates(home)).length;
   });
   if (json) print(JSON.stringify({ name, nodes }));
-  else print(`The router ${name} forwards requests to the home and ${counted(nodes, 'node')}.`);
+  else print(`The forwarder ${name} forwards requests to the home and ${counted(nodes, 'node')}.`);
 }
 
-/** `school router remove` */
-export async function routerRemove(config: Config, name: string, url: string | undefined, { json }: Format) {
-  await withHome(config, (home) => removeRouter(home, name, url));
+/** `school forwarder remove` */
+export async function forwarderRemove(config: Config, name: string, url: string | undefined, { json }: Format) {
+  await withHome(config, (home) => removeForwarder(home, name, url));
   if (json) print(JSON.stringify({ name, is_removed: true }));
-  else print(`The router ${name} was removed.`);
+  else print(`The forwarder ${name} was removed.`);
 }

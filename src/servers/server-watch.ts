@@ -7,7 +7,7 @@ import type { SchoolPool } from '../database/pool/school-pool.ts';
 /** How often each server is asked, and how long it may take to answer. */
 const intervalMs = 1_000;
 const timeoutMs = 2_000;
-/** The router refuses requests to a server for this long after it did not answer. Longer than the next check takes. */
+/** How long the forwarder refuses requests to a server that did not answer. Longer than the next check takes. */
 const refusalSeconds = 6;
 
 /**
@@ -19,18 +19,18 @@ const othersWhoWait: ReadonlySet<string> = new Set(['platform', 'service', 'rate
 export interface ServerWatchOptions {
   /** A direct connection to each server: those of LISTEN_DATABASE_URL. */
   urls: string[];
-  /** The connections to the router. */
+  /** The connections to the forwarder. */
   pool: Pick<SchoolPool, 'query' | 'abandon'>;
   logger: Logger;
 }
 
-/** Whether an error means that a server is silent. One that refuses connections needs no watch: the router notices. */
+/** Whether an error means that a server is silent. If one refuses connections, the forwarder notices by itself. */
 const isSilence = (error: unknown) =>
   Error.isError(error) && /timeout|timed out/i.test(error.message) && !('severity' in error);
 
 /**
  * Asks each server every second whether it answers. PL/Proxy waits without end for a server that is silent. So this
- * function makes the router refuse requests to that server, and closes the connections whose requests wait for it.
+ * function makes the forwarder refuse requests to that server, and closes the connections whose requests wait for it.
  * @returns a function that ends the watch
  */
 export function watchServers({ urls, pool, logger }: ServerWatchOptions): () => Promise<void> {
@@ -48,7 +48,7 @@ export function watchServers({ urls, pool, logger }: ServerWatchOptions): () => 
 
   async function watch(url: string): Promise<void> {
     let client: pg.Client | undefined;
-    /** Its name in the router; undefined until it has answered once. A server that never did is not refused. */
+    /** Its name in the forwarder; undefined until it has answered once. A server that never did is not refused. */
     let server: string | undefined;
     /** Checks in a row that got no answer. One alone may be a delay in this process. */
     let silences = 0;
@@ -78,7 +78,7 @@ export function watchServers({ urls, pool, logger }: ServerWatchOptions): () => 
           if (silences === 2)
             logger.error({ message: 'A server does not answer. Requests of its schools get 503.', server });
           await report(server).catch((cause: unknown) => {
-            logger.warn({ message: 'The router could not be told that a server is silent.', cause: String(cause) });
+            logger.warn({ message: 'The forwarder could not be told that a server is silent.', cause: String(cause) });
           });
         }
       }

@@ -36,7 +36,7 @@ const granted: Record<string, string[]> = {
     'backend_memory_mb',
     'call',
     'call_impersonated',
-    'call_routed',
+    'call_forwarded',
     'is_copied',
     'prepare_at_home',
     'undo_at_home',

@@ -288,7 +288,7 @@ describe('a start at home with MIGRATE_ON_START', () => {
     await outdate('home', atHome);
     await Promise.all((['home', 'node-1', 'node-2'] as const).map(age));
     const started = start();
-    await started.prints(/Update each router: school router create[^]*Worker ready/);
+    await started.prints(/Update each forwarder: school forwarder create[^]*Worker ready/);
     expect([await versionOf('node-1', east), await versionOf('home', atHome)]).toEqual([current, current]);
     await stop(started);
   });

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { addNode } from '../../src/servers/nodes/join.ts';
 import { readNodes, setDraining } from '../../src/servers/nodes/nodes.ts';
-import { createRouter } from '../../src/servers/router.ts';
+import { createForwarder } from '../../src/servers/forwarder.ts';
 import { moveSchool } from '../../src/servers/moves/move.ts';
 import { until } from '../support/client/until.ts';
 import { freePort, startProgram } from '../support/server/processes.ts';
@@ -62,9 +62,9 @@ let kept: Awaited<ReturnType<typeof exportedSchool>>;
 beforeAll(async () => {
   const lost = await createServer();
   try {
-    const [url, router] = [await createDatabase(lost, 'school'), await createDatabase(lost, 'router')];
+    const [url, forwarder] = [await createDatabase(lost, 'school'), await createDatabase(lost, 'forwarder')];
     ({ id } = await add('lost', url));
-    await withOwner(home, (client) => createRouter(client, { name: 'lost', url: router, homeUrl: home }));
+    await withOwner(home, (client) => createForwarder(client, { name: 'lost', url: forwarder, homeUrl: home }));
     kept = await exportedSchool('lost');
   } finally {
     await removeServer(lost);
@@ -181,12 +181,12 @@ test('a node whose only school is deleted is removed after its purge, and the sc
   await withOwner(serverUrl(server, 'postgres'), (client) => client.query('drop database purged with (force)'));
 });
 
-test('a router that is lost is removed and created again under its name, and serves all schools', async () => {
-  expect(await slotsLike('^school_router_lost$')).toHaveLength(1);
-  expect(await command('router', 'remove', 'lost')).toMatchObject({ code: 0, stderr: '' });
-  expect(await slotsLike('^school_router_lost$')).toEqual([]);
+test('a forwarder that is lost is removed and created again under its name, and serves all schools', async () => {
+  expect(await slotsLike('^school_forwarder_lost$')).toHaveLength(1);
+  expect(await command('forwarder', 'remove', 'lost')).toMatchObject({ code: 0, stderr: '' });
+  expect(await slotsLike('^school_forwarder_lost$')).toEqual([]);
   const url = await createDatabase(nodes[1]?.server ?? homeServer, 'again');
-  expect(await command('router', 'create', 'lost', url)).toMatchObject({ code: 0, stderr: '' });
+  expect(await command('forwarder', 'create', 'lost', url)).toMatchObject({ code: 0, stderr: '' });
   const port = await freePort();
   const api = startProgram('src/main.ts', ['--only', 'api'], {
     ...service.settings,
@@ -208,7 +208,7 @@ test('a router that is lost is removed and created again under its name, and ser
   } finally {
     api.kill('SIGTERM');
     await api.ended;
-    await command('router', 'remove', 'lost', url);
+    await command('forwarder', 'remove', 'lost', url);
     await withOwner(serverUrl(nodes[1]?.server ?? homeServer, 'postgres'), (client) =>
       client.query('drop database again with (force)'),
     );

@@ -4,7 +4,7 @@ import { startRun } from '../support/server/run.ts';
 import { isInstalled } from './servers.ts';
 
 /**
- * `npm run test:nodes`: the tests of this folder, with a home, two nodes and a router for each Jest worker, which its
+ * `npm run test:nodes`: the tests of this folder, with a home, two nodes and a forwarder for each Jest worker, which its
  * files share; then those of the API, of attacks and of the worker, with servers for each Jest worker and databases for
  * each file, whose schools are spread over two nodes. Arguments go to Jest; if they name files, only the runs that have
  * them take place.

@@ -14,7 +14,7 @@ import { schoolOn as schoolOnServer, type ServerName } from './schools.ts';
 
 export type Student = OutputOf<typeof StudentSchema>;
 
-const { home, nodes, router } = servers();
+const { home, nodes, forwarder } = servers();
 const { withOwner, pg } = shared;
 export const service = await serviceOfFile({ CLOSED_SCHOOL_WAIT_MS: '2500' });
 
@@ -45,7 +45,7 @@ export const confirm = (school: School, from?: ServerName) =>
 export const cancel = (school: School, to: ServerName, isLost = false) =>
   withOwner(home, (client) => cancelMove(client, { homeUrl: home, school: school.id, to, isLost }));
 
-/** Runs `work` while a node is down. The router is on the server of node-1. */
+/** Runs `work` while a node is down. The forwarder is on the server of node-1. */
 export async function whileDown(name: 'node-2', work: () => Promise<void>): Promise<void> {
   const server = nodes.find((node) => node.name === name)?.server;
   if (!server) throw new Error(`There is no ${name}.`);
@@ -67,14 +67,14 @@ export async function whileHung(work: () => Promise<void>): Promise<void> {
     await work();
   } finally {
     signalServer(server, 'SIGCONT');
-    // The API has told the router that it hangs, which refuses requests to it for a while.
+    // The API has told the forwarder that it hangs, which refuses requests to it for a while.
     await until(async () => ((await refusedServers()) === 0 ? true : undefined));
   }
 }
 
 const refusedServers = () =>
   withOwner(
-    router,
+    forwarder,
     async (client) => (await client.query('select from core.refused_server where until > clock_timestamp()')).rowCount,
   );
 

@@ -9,7 +9,7 @@ import { servers, startServer, stopServer } from './servers.ts';
 const { home, nodes } = servers();
 const { withOwner } = shared;
 const service = await serviceOfFile();
-// The router is on the server of the first node.
+// The forwarder is on the server of the first node.
 const [, second] = nodes;
 if (!second) throw new Error('There is no second node.');
 const { server, url } = second;

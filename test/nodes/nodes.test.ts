@@ -9,7 +9,7 @@ import { servers, serverUrl, startServer, stopServer } from './servers.ts';
 
 type Student = OutputOf<typeof StudentSchema>;
 
-const { home, homeServer, router, nodes } = servers();
+const { home, homeServer, forwarder, nodes } = servers();
 const { withOwner, pg } = shared;
 const service = await serviceOfFile({ STREAM_HEARTBEAT_MS: '300' });
 
@@ -130,13 +130,13 @@ describe('a school on a node', () => {
   });
 });
 
-test('a connection of the router reports no memory, which its backends on the nodes have', async () => {
+test('a connection of the forwarder reports no memory, which its backends on the nodes have', async () => {
   const memory = (url: string) =>
     withOwner(url, async (client) => {
       await client.query('set role school_api');
       return (await client.query<{ mb: number | null }>('select core.backend_memory_mb() as mb')).rows[0]?.mb;
     });
-  expect(await memory(router)).toBeNull();
+  expect(await memory(forwarder)).toBeNull();
   expect(await memory(home)).toBeGreaterThan(0);
 });
 
@@ -208,9 +208,9 @@ describe('an operator', () => {
     await service.anonymous.login({ subdomain, email, password: testPassword });
   });
 
-  test('changes a school on its node while the router has an old copy of the directory', async () => {
+  test('changes a school on its node while the forwarder has an old copy of the directory', async () => {
     const subscription = (action: string) =>
-      withOwner(router, (client) => client.query(`alter subscription school_router_test ${action}`));
+      withOwner(forwarder, (client) => client.query(`alter subscription school_forwarder_test ${action}`));
     await subscription('disable');
     try {
       const { data: created } = await service.operator.post<{ id: number }>('/api/platform/tenants', newSchool(), 201);
@@ -299,18 +299,18 @@ describe('the command line', () => {
   const school = async (...args: string[]) =>
     startProgram('src/cli/main.ts', args, { DATABASE_URL: home, ADMIN_PASSWORD: testPassword }).ended;
 
-  test('refuses a used database as a router, and the removal of a router that does not exist', async () => {
+  test('refuses a used database as a forwarder, and the removal of a forwarder that does not exist', async () => {
     await service.database.query('create database other_application');
     const url = serverUrl(homeServer, 'other_application');
     await withOwner(url, (client) => client.query('create schema core; create table core.invoice (id bigint)'));
-    expect(await school('router', 'create', 'wrong', url)).toMatchObject({
+    expect(await school('forwarder', 'create', 'wrong', url)).toMatchObject({
       code: 1,
       stderr: expect.stringContaining('in use'),
     });
     await withOwner(url, (client) => client.query('select from core.invoice'));
-    expect(await school('router', 'remove', 'wrong')).toMatchObject({
+    expect(await school('forwarder', 'remove', 'wrong')).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining('There is no router wrong'),
+      stderr: expect.stringContaining('There is no forwarder wrong'),
     });
   });
 

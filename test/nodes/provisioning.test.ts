@@ -7,13 +7,13 @@ import { serviceOfFile, testJwtSecret, testPassword } from '../support/server/se
 import { newSchool } from './schools.ts';
 import { servers, startServer, stopServer } from './servers.ts';
 
-const { home, router, nodes } = servers();
+const { home, forwarder, nodes } = servers();
 const { withOwner, pg } = shared;
 const service = await serviceOfFile();
 const [node] = nodes;
 if (!node) throw new Error('There is no node.');
 
-const pools = { home: pool(home), node: pool(node.url), router: pool(router) };
+const pools = { home: pool(home), node: pool(node.url), forwarder: pool(forwarder) };
 type Place = keyof typeof pools;
 afterAll(() => Promise.all(Object.values(pools).map((each) => each.end())));
 
@@ -104,7 +104,7 @@ const isBlocked = (place: Place) =>
       place,
       `select from pg_stat_activity
        where datname = current_database() and wait_event_type = 'Lock'
-         and application_name in ('school_owner', 'school_router')`,
+         and application_name in ('school_owner', 'school_forwarder')`,
     );
     return waiting.length > 0 || undefined;
   });
@@ -116,7 +116,7 @@ const isOver = (place: Place) =>
       place,
       `select from pg_stat_activity
        where datname = current_database() and state <> 'idle'
-         and application_name in ('school_owner', 'school_router', 'school_api')`,
+         and application_name in ('school_owner', 'school_forwarder', 'school_api')`,
     ).catch(() => [{}]);
     return running.length === 0 || undefined;
   });
@@ -148,8 +148,8 @@ async function stateOf(subdomain: string) {
  * @returns whether there is a school
  */
 async function isWhole(body: ReturnType<typeof newSchool>): Promise<boolean> {
-  // The router goes on without its client, from the home to the node.
-  await isOver('router');
+  // The forwarder goes on without its client, from the home to the node.
+  await isOver('forwarder');
   await Promise.all([isOver('home'), isOver('node')]);
   const { subdomain, contact_email: email } = body;
   const { onNode } = await stateOf(subdomain);

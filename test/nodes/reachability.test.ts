@@ -129,7 +129,7 @@ describe('a node that does not answer', () => {
       signalServer(server, 'SIGCONT');
     }
     await until(async () => (await check())[1]?.unreachable_since === null || undefined);
-    // The router refuses requests to a server that hung for some seconds more, also those of the next file.
+    // The forwarder refuses requests to a server that hung for some seconds more, also those of the next file.
     await until(async () => (await far.admin.send('GET', '/api/classes')).status === 200 || undefined);
   });
 

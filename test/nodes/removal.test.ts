@@ -1,7 +1,7 @@
 import { afterAll, afterEach, expect, test } from '@jest/globals';
 import { addNode } from '../../src/servers/nodes/join.ts';
 import { readNodes, setDraining } from '../../src/servers/nodes/nodes.ts';
-import { createRouter } from '../../src/servers/router.ts';
+import { createForwarder } from '../../src/servers/forwarder.ts';
 import { cancelMove } from '../../src/servers/moves/cancel.ts';
 import { moveSchool, type MoveStep } from '../../src/servers/moves/move.ts';
 import { startProgram } from '../support/server/processes.ts';
@@ -26,7 +26,7 @@ async function createDatabase(name: string): Promise<string> {
   return serverUrl(server ?? { folder: '', port: 0 }, name);
 }
 
-// A node of which the router knows nothing, so it gets no new schools.
+// A node of which the forwarder knows nothing, so it gets no new schools.
 const url = await createDatabase('spare');
 const add = () =>
   withOwner(home, (client) => addNode(client, { name: 'spare', url, homeUrl: home, onStep: () => undefined }));
@@ -170,15 +170,15 @@ test('the database of a node that was removed as lost does not join again under 
   }
 });
 
-test('a node and a router are removed with slots whose subscriptions are gone', async () => {
-  const router = await createDatabase('gone_router');
-  await withOwner(home, (client) => createRouter(client, { name: 'gone', url: router, homeUrl: home }));
-  await dropSubscription(router, 'school_router_gone');
+test('a node and a forwarder are removed with slots whose subscriptions are gone', async () => {
+  const forwarder = await createDatabase('gone_forwarder');
+  await withOwner(home, (client) => createForwarder(client, { name: 'gone', url: forwarder, homeUrl: home }));
+  await dropSubscription(forwarder, 'school_forwarder_gone');
   await dropSubscription(home, `school_node_${id}`);
   await dropSubscription(url, `school_home_${id}`);
-  expect(await command('router', 'remove', 'gone', router)).toMatchObject({ code: 0, stderr: '' });
-  expect(await query(home, "select from pg_replication_slots where slot_name = 'school_router_gone'")).toEqual([]);
-  await query(database, 'drop database gone_router with (force)');
+  expect(await command('forwarder', 'remove', 'gone', forwarder)).toMatchObject({ code: 0, stderr: '' });
+  expect(await query(home, "select from pg_replication_slots where slot_name = 'school_forwarder_gone'")).toEqual([]);
+  await query(database, 'drop database gone_forwarder with (force)');
   expect(await replication()).toEqual(whole);
   expect(await command('node', 'remove', 'spare')).toMatchObject({ code: 0, stderr: '' });
   expect(await replication()).toEqual({ slots: 0, slotsOnNode: 0, publications: 0 });

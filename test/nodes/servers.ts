@@ -17,10 +17,10 @@ export interface TestServer {
   port: number;
 }
 
-/** A home, its nodes and its router. */
+/** A home, its nodes and its forwarder. */
 export interface Servers {
   home: string;
-  router: string;
+  forwarder: string;
   homeServer: TestServer;
   nodes: { name: string; url: string; server: TestServer }[];
 }

@@ -3,7 +3,7 @@ import pg from 'pg';
 import { migrate } from '../../src/database/migrate/migrate.ts';
 import { addNode } from '../../src/servers/nodes/join.ts';
 import { withOwner } from '../../src/database/pool/pool.ts';
-import { createRouter } from '../../src/servers/router.ts';
+import { createForwarder } from '../../src/servers/forwarder.ts';
 import { withoutSchedule } from '../support/server/database.ts';
 import { startRun } from '../support/server/run.ts';
 import { createServer, type Servers, serverUrl, type TestServer } from './servers.ts';
@@ -16,14 +16,14 @@ async function createDatabase(server: TestServer, name: string): Promise<string>
   return serverUrl(server, name);
 }
 
-/** Starts a home, two nodes and a router. */
+/** Starts a home, two nodes and a forwarder. */
 async function startServers(): Promise<Servers> {
   const [homeServer, ...others] = await Promise.all([createServer(), createServer(), createServer()]);
   const home = await createDatabase(homeServer, 'school');
   await migrate({ ownerUrl: home });
   await withOwner(home, (client) => client.query(withoutSchedule));
   // Not beside the home, so that a test can stop the home.
-  const router = await createDatabase(others[0], 'router');
+  const forwarder = await createDatabase(others[0], 'forwarder');
   const nodes: Servers['nodes'] = [];
   await withOwner(home, async (client) => {
     for (const [index, server] of others.entries()) {
@@ -32,9 +32,9 @@ async function startServers(): Promise<Servers> {
       await addNode(client, { name, url, homeUrl: home, onStep: () => undefined });
       nodes.push({ name, url, server });
     }
-    await createRouter(client, { name: 'test', url: router, homeUrl: home });
+    await createForwarder(client, { name: 'test', url: forwarder, homeUrl: home });
   });
-  return { home, homeServer, router, nodes };
+  return { home, homeServer, forwarder, nodes };
 }
 
 /** Starts servers for each Jest worker, which all of its test files share. */

@@ -4,14 +4,14 @@ import { send } from '../support/client/wire.ts';
 import { type School, serviceOfFile, testPassword } from '../support/server/service.ts';
 import { servers, signalServer } from './servers.ts';
 
-const { nodes, router } = servers();
+const { nodes, forwarder } = servers();
 const { withOwner } = shared;
 const service = await serviceOfFile({ METRICS_PORT: '0' });
 const [first, second] = nodes;
 if (!first || !second) throw new Error('There are no two nodes.');
 
 const { setDraining } = await import('../../src/servers/nodes/nodes.ts');
-const { createRouter } = await import('../../src/servers/router.ts');
+const { createForwarder } = await import('../../src/servers/forwarder.ts');
 
 /** A school on this node. */
 async function schoolOn(name: string): Promise<School> {
@@ -27,7 +27,7 @@ async function schoolOn(name: string): Promise<School> {
   }
 }
 
-// The router is on the server of the first node.
+// The forwarder is on the server of the first node.
 const near = await schoolOn(first.name);
 const [silent, neighbor] = [await schoolOn(second.name), await schoolOn(second.name)];
 
@@ -37,9 +37,9 @@ const read = (school: School) =>
   send(service.url, { path: '/api/students', headers: { authorization: `Bearer ${school.admin.token}` } });
 const login = ({ subdomain, adminEmail: email }: School) =>
   service.anonymous.send('POST', '/api/auth/login', { body: { subdomain, email, password: testPassword } });
-/** The backends of the router that wait for a server. */
+/** The backends of the forwarder that wait for a server. */
 const waiting = () =>
-  withOwner(router, async (client) => {
+  withOwner(forwarder, async (client) => {
     const { rows } = await client.query<{ pid: number }>(
       `select pid from pg_locks
        where relation = to_regclass('core.refused_server') and mode = 'AccessShareLock' and pid <> pg_backend_pid()`,
@@ -47,7 +47,7 @@ const waiting = () =>
     return rows.map(({ pid }) => pid);
   });
 const isRefused = () =>
-  withOwner(router, async (client) => {
+  withOwner(forwarder, async (client) => {
     const { rowCount } = await client.query('select from core.refused_server where until > clock_timestamp()');
     return rowCount === 1 || undefined;
   });
@@ -73,7 +73,7 @@ describe('a server that does not answer, and refuses no connections', () => {
       }
       expect((await login(silent)).status).toBe(503);
       expect((await login(near)).status).toBe(200);
-      // The router finds the school of these too.
+      // The forwarder finds the school of these too.
       expect((await login({ ...silent, subdomain: silent.subdomain.toUpperCase() })).status).toBe(503);
       const padded = { 'X-Refresh-Token': `0${silent.id}.x` };
       const refreshed = await send(service.url, {
@@ -97,7 +97,7 @@ describe('a server that does not answer, and refuses no connections', () => {
     expect((await login(silent)).status).toBe(200);
   });
 
-  test('does not keep a router from being created again, although its backends wait for the server', async () => {
+  test('does not keep a forwarder from being created again, although its backends wait for the server', async () => {
     signalServer(second.server, 'SIGSTOP');
     try {
       const answers = await Promise.all(Array.from({ length: 5 }, () => read(silent)));
@@ -105,7 +105,7 @@ describe('a server that does not answer, and refuses no connections', () => {
       const before = await waiting();
       expect(before.length).toBeGreaterThan(0);
       await withOwner(service.database.url, (client) =>
-        createRouter(client, { name: 'test', url: router, homeUrl: service.database.url }),
+        createForwarder(client, { name: 'test', url: forwarder, homeUrl: service.database.url }),
       );
       const after = await waiting();
       expect(after.filter((pid) => before.includes(pid))).toEqual([]);

@@ -5,7 +5,7 @@ import { type School, serviceOfFile, testPassword } from '../support/server/serv
 import { schoolOn } from './schools.ts';
 import { servers, startServer, stopServer, type TestServer } from './servers.ts';
 
-const { homeServer, nodes, router } = servers();
+const { homeServer, nodes, forwarder } = servers();
 const { withOwner } = shared;
 const service = await serviceOfFile({ STREAM_HEARTBEAT_MS: '300' });
 const [first, second] = nodes;
@@ -28,7 +28,7 @@ const revoke = (url: string, id: number) =>
 
 /** Which of these sessions may no longer have a stream. */
 async function endedOf(ids: number[]): Promise<number[]> {
-  const { rows } = await withOwner(router, (client) =>
+  const { rows } = await withOwner(forwarder, (client) =>
     client.query<{ ended: string[] }>('select core.stream_check($1) as ended', [ids]),
   );
   return (rows[0]?.ended ?? []).map(Number).sort((a, b) => a - b);

@@ -9,11 +9,8 @@ export const homeSubscription = (node: number) => `school_node_${String(node)}`;
 /** The subscription of a node to the home. */
 export const nodeSubscription = (node: number) => `school_home_${String(node)}`;
 
-/**
- * The subscription of a forwarder to the directory. Each needs a slot of its own at home. The word "router" stays in it:
- * slots cannot be renamed, and those of the forwarders that 1.0.0-rc.1 created have it.
- */
-export const forwarderSubscription = (forwarder: string) => `school_router_${forwarder}`;
+/** The subscription of a forwarder to the directory. Each needs a slot of its own at home. */
+export const forwarderSubscription = (forwarder: string) => `school_forwarder_${forwarder}`;
 
 /**
  * The subscription of the target of a move, also the name of the publication on the source. It names the target, so that

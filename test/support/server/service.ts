@@ -88,7 +88,7 @@ export async function testService(env: Record<string, string> = {}, schools = de
   const { servers } = database;
   const settings: Record<string, string> = servers
     ? {
-        API_DATABASE_URL: withOptions(servers.router, '-c role=school_api'),
+        API_DATABASE_URL: withOptions(servers.forwarder, '-c role=school_api'),
         LISTEN_DATABASE_URL: [servers.home, ...servers.nodes.map(({ url }) => url)].join(' '),
       }
     : {};

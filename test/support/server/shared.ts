@@ -4,7 +4,7 @@
  */
 export { default as pg } from 'pg';
 export { addNode } from '../../../src/servers/nodes/join.ts';
-export { createRouter } from '../../../src/servers/router.ts';
+export { createForwarder } from '../../../src/servers/forwarder.ts';
 export { createOperator } from '../../../src/database/operator.ts';
 export { passwords } from '../../../src/domain/passwords.ts';
 export { ConfigError, readConfig } from '../../../src/process/config.ts';

@@ -11,7 +11,7 @@ export const serversOfWorker = () => ofWorker('TEST_SPREAD') as TestServer[] | u
 const maintain = (server: TestServer, text: string) =>
   shared.withOwner(serverUrl(server, 'postgres'), (client) => client.query<{ name: string }>(text));
 
-/** Creates a home, nodes and a router for one test file, on servers that its Jest worker has for itself. */
+/** Creates a home, nodes and a forwarder for one test file, on servers that its Jest worker has for itself. */
 export async function createSpread([homeServer, ...others]: TestServer[]): Promise<Servers> {
   const [first] = others;
   if (!homeServer || !first) throw new Error('A run with spread schools needs two servers for each Jest worker.');
@@ -23,16 +23,16 @@ export async function createSpread([homeServer, ...others]: TestServer[]): Promi
     ...[homeServer, ...others].map((server) =>
       maintain(server, `create database ${name} template ${spreadTemplate} strategy wal_log`),
     ),
-    maintain(first, `create database router_${name}`),
+    maintain(first, `create database forwarder_${name}`),
   ]);
   const home = serverUrl(homeServer, name);
-  const router = serverUrl(first, `router_${name}`);
+  const forwarder = serverUrl(first, `forwarder_${name}`);
   const nodes = others.map((server, index) => ({ name: `node-${index + 1}`, url: serverUrl(server, name), server }));
   await shared.withOwner(home, async (client) => {
     for (const node of nodes) await shared.addNode(client, { ...node, homeUrl: home, onStep: () => undefined });
-    await shared.createRouter(client, { name: 'test', url: router, homeUrl: home });
+    await shared.createForwarder(client, { name: 'test', url: forwarder, homeUrl: home });
   });
-  return { home, homeServer, router, nodes };
+  return { home, homeServer, forwarder, nodes };
 }
 
 /**
@@ -69,7 +69,7 @@ export async function dropSpread(servers: TestServer[]): Promise<void> {
     servers.map(async (server) => {
       const { rows } = await maintain(
         server,
-        "select datname as name from pg_database where datname ~ '^(test|router)_' and datname !~ 'template'",
+        "select datname as name from pg_database where datname ~ '^(test|forwarder)_' and datname !~ 'template'",
       );
       return rows.map(({ name }) => ({ server, name }));
     }),

@@ -1,7 +1,7 @@
--- The router: a database that forwards each request to the server of its school (docs/decisions/0044-nodes.md). It
--- holds no data but copies of the directory of schools (platform.tenant) and of core.operation. `school router create`
--- installs this file, both tables, and the foreign servers `home` and `node_<id>` with their passwords
--- (src/servers/router.ts).
+-- The forwarder: a database that forwards each request to the server of its school (docs/decisions/0044-nodes.md). It
+-- holds no data but copies of the directory of schools (platform.tenant) and of core.operation. The command `school
+-- forwarder create` installs this file, both tables, and the foreign servers `home` and `node_<id>` with their
+-- passwords (src/servers/forwarder.ts).
 
 -- The functions of the other servers.
 
@@ -11,9 +11,9 @@ create function core.remote_call(p_server text, p_operation text, p_session_id b
     cluster core.server_name(p_server);
     run on any;
     select answer, content, version, id, refusal
-    from core.call_routed(p_operation, p_session_id, p, p_context, p_content);
+    from core.call_forwarded(p_operation, p_session_id, p, p_context, p_content);
   $$;
-comment on function core.remote_call is 'Runs core.call_routed on one server.';
+comment on function core.remote_call is 'Runs core.call_forwarded on one server.';
 
 create function core.remote_call_impersonated(p_server text, p_operation text, p_session_id bigint, p jsonb,
   p_context jsonb, p_content bytea,

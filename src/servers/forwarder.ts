@@ -15,7 +15,7 @@ async function defineServer(client: pg.Client, name: string, url: string): Promi
   const { user = '', password, ...options } = connectionOptions(url);
   const address = connectionString({
     ...options,
-    application_name: 'school_router',
+    application_name: 'school_forwarder',
     options: switchToRole('school_api'),
   });
   await client.query(
@@ -44,10 +44,10 @@ async function copyOperations(home: pg.Client, client: pg.Client): Promise<void>
   ]);
 }
 
-/** How long the requests that are running may keep a new version of a router waiting. */
+/** How long the requests that are running may keep a new version of a forwarder waiting. */
 const lockTimeoutSeconds = 3;
 
-/** Installs a router in one transaction. @throws if requests lock its tables for too long */
+/** Installs a forwarder in one transaction. @throws if requests lock its tables for too long */
 const install = (home: pg.Client, client: pg.Client, homeUrl: string, nodes: Node[]): Promise<void> =>
   inTransaction(client, async () => {
     await client.query("select set_config('school.role_settings', '{}', true)");
@@ -64,7 +64,7 @@ const install = (home: pg.Client, client: pg.Client, homeUrl: string, nodes: Nod
     await defineServer(client, homeName, homeUrl);
     for (const node of nodes) await defineServer(client, `node_${String(node.id)}`, node.url);
     await copyOperations(home, client);
-    await client.query((await sqlFile('db/router/router.sql')).text);
+    await client.query((await sqlFile('db/forwarder/forwarder.sql')).text);
   });
 
 /** Ends the requests that have kept `install` waiting for all of its time: those that wait for a silent server. */
@@ -82,17 +82,17 @@ const endLongRequests = (client: pg.Client) =>
   );
 
 /**
- * Creates a router in an empty database, or brings an existing one up to date with the nodes and the version of the
+ * Creates a forwarder in an empty database, or brings an existing one up to date with the nodes and the version of the
  * home. Requests that arrive meanwhile wait. Those that have waited for a server for some seconds are ended.
- * @param name  unique among the routers of this home
- * @param homeUrl  the home, as the router reaches it
+ * @param name  unique among the forwarders of this home
+ * @param homeUrl  the home, as the forwarder reaches it
  */
-export async function createRouter(
+export async function createForwarder(
   home: pg.Client,
   { name, url, homeUrl }: { name: string; url: string; homeUrl: string },
 ): Promise<void> {
   const nodes = await readNodes(home);
-  if (nodes.length === 0) throw new Error('There are no nodes. A single server needs no router.');
+  if (nodes.length === 0) throw new Error('There are no nodes. A single server needs no forwarder.');
   await withOwner(url, async (client) => {
     // What follows drops the schema core and all foreign servers.
     const { rows } = await client.query<{ is_used: boolean; is_available: boolean }>(
@@ -101,9 +101,9 @@ export async function createRouter(
            or exists (select from pg_foreign_server)) as is_used,
          exists (select from pg_available_extensions where name = 'plproxy') as is_available`,
     );
-    if (rows[0]?.is_used) throw new Error('This database is in use. A router needs an empty one.');
+    if (rows[0]?.is_used) throw new Error('This database is in use. A forwarder needs an empty one.');
     if (!rows[0]?.is_available)
-      throw new Error('PL/Proxy is not installed on the server of the router (postgresql-15-plproxy in Debian).');
+      throw new Error('PL/Proxy is not installed on the server of the forwarder (postgresql-15-plproxy in Debian).');
     try {
       await install(home, client, homeUrl, nodes);
     } catch (error) {
@@ -123,15 +123,15 @@ export async function createRouter(
 }
 
 /**
- * Removes a router from its home. Its database stays.
- * @param url  the router; undefined if it is lost
+ * Removes a forwarder from its home. Its database stays.
+ * @param url  the forwarder; undefined if it is lost
  * @throws if there is none with this name
  */
-export async function removeRouter(home: pg.Client, name: string, url: string | undefined): Promise<void> {
+export async function removeForwarder(home: pg.Client, name: string, url: string | undefined): Promise<void> {
   const { rowCount } = await home.query('select from pg_replication_slots where slot_name = $1', [
     forwarderSubscription(name),
   ]);
-  if (rowCount === 0) throw new Error(`There is no router ${name}.`);
+  if (rowCount === 0) throw new Error(`There is no forwarder ${name}.`);
   if (url !== undefined) await withOwner(url, (client) => unsubscribe(client, forwarderSubscription(name)));
   await dropSlot(home, forwarderSubscription(name));
 }
