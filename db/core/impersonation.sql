@@ -263,7 +263,7 @@ begin
         v_table = table_name,
         v_column = column_name,
         v_hint = pg_exception_hint;
-      -- Internal errors, and conflicts that a retry resolves, are raised, as for a school that is closed for a moment.
+      -- Internal errors, and conflicts that a retry resolves, are raised, as for a school that is paused for a moment.
       if v_state !~ '^(S|22|23|42501)' or v_hint = 'repeat' then
         raise;
       end if;

@@ -1,5 +1,5 @@
 import { setTimeout } from 'node:timers/promises';
-import { classify, isSchoolClosed } from './errors.ts';
+import { classify, isSchoolPaused } from './errors.ts';
 import type { ConnectionRequest, SchoolPool } from './pool/school-pool.ts';
 
 /**
@@ -87,14 +87,14 @@ export class AuditedRefusal extends Error {
 
 const maxAttempts = 4;
 
-/** How a request to a closed school tries again, and how many such requests wait at most. They hold no connection. */
-const closedSchool = { pauseMs: 100, maxWaiting: 200 };
+/** How a request to a paused school tries again, and how many such requests wait at most. They hold no connection. */
+const pausedSchool = { pauseMs: 100, maxWaiting: 200 };
 
 interface DispatcherOptions {
   /** The names of the operations that change nothing. */
   readOperations?: ReadonlySet<string>;
-  /** How long a request waits for a school that is closed for a migration or the last step of a move. */
-  closedSchoolWaitMs?: number;
+  /** How long a request waits for a school that is paused for a migration or the last step of a move. */
+  pausedSchoolWaitMs?: number;
 }
 
 const nameOfSubdomain = (subdomain: unknown) =>
@@ -146,7 +146,7 @@ function connectionRequest(
  */
 export function dispatcher(
   pool: Pick<SchoolPool, 'query'>,
-  { readOperations = new Set(), closedSchoolWaitMs = 0 }: DispatcherOptions = {},
+  { readOperations = new Set(), pausedSchoolWaitMs = 0 }: DispatcherOptions = {},
 ): Call {
   let waiting = 0;
   return async function call(operation, sessionId, params, context, content) {
@@ -162,16 +162,16 @@ export function dispatcher(
         : { name: 'core.call', text: 'select answer, content, version, id from core.call($1, $2, $3, $4, $5)' }),
       values: [operation, sessionId, JSON.stringify(params), JSON.stringify(sent), content ?? null],
     };
-    const end = Date.now() + closedSchoolWaitMs;
+    const end = Date.now() + pausedSchoolWaitMs;
     for (let attempt = 1; ; attempt++) {
       try {
         const { rows } = await pool.query<CallAnswer & Partial<ImpersonatedAnswer>>(query, request);
         if (rows[0]?.refusal) throw new AuditedRefusal(rows[0].refusal);
         return rows[0] ?? { answer: 'null', content: null, version: null, id: null };
       } catch (error) {
-        if (isSchoolClosed(error) && waiting < closedSchool.maxWaiting && Date.now() < end) {
+        if (isSchoolPaused(error) && waiting < pausedSchool.maxWaiting && Date.now() < end) {
           waiting++;
-          await setTimeout(closedSchool.pauseMs, undefined, { signal: context.signal })
+          await setTimeout(pausedSchool.pauseMs, undefined, { signal: context.signal })
             .catch(() => context.signal?.throwIfAborted())
             .finally(() => waiting--);
           attempt = 0;

@@ -9,7 +9,7 @@ interface DatabaseError extends Error {
   code: string;
   detail?: string;
   /**
-   * For `unavailable`: the seconds until a retry, if core.fail states them; `repeat` for a school that is closed for a
+   * For `unavailable`: the seconds until a retry, if core.fail states them; `repeat` for a school that is paused for a
    * moment.
    */
   hint?: string;
@@ -110,8 +110,8 @@ export interface Failure {
   apiError: ApiError | undefined;
 }
 
-/** Whether the school is closed for a migration or a move. The request was refused before anything was done. */
-export const isSchoolClosed = (thrown: unknown): boolean =>
+/** Whether the school is paused for a migration or a move. The request was refused before anything was done. */
+export const isSchoolPaused = (thrown: unknown): boolean =>
   Error.isError(thrown) &&
   isDatabaseError(thrown) &&
   thrown.hint === 'repeat' &&

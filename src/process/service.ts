@@ -196,7 +196,7 @@ async function startApi(
     });
     const call = dispatcher(pool, {
       readOperations: new Set(rows.filter(({ writes }) => !writes).map(({ name }) => name)),
-      closedSchoolWaitMs: config.CLOSED_SCHOOL_WAIT_MS,
+      pausedSchoolWaitMs: config.CLOSED_SCHOOL_WAIT_MS,
     });
     const services: Services = {
       config: { ...config, PUBLIC_URL: config.PUBLIC_URL ?? url },
