@@ -57,11 +57,11 @@ function page(document: ReferenceDocument, sections: Section[], section: Section
     title: `${section.name}: ${title}, API`,
     site: title,
     home: './',
+    version,
     style: 'docs.css',
     script: 'docs.js',
     toMenu: 'All operations',
-    header: html`<span class="type">${version}</span>
-      <a href="../guide/">Guide</a>
+    header: html`<a href="../guide/">Guide</a>
       <a href="../openapi.json">openapi.json</a>
       <label for="token">Access token</label>
       <input id="token" type="password" autocomplete="off" placeholder="filled in by a login below" />`,

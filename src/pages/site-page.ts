@@ -6,6 +6,7 @@ interface SitePage {
   /** The name of the site. Addresses are relative to the page. */
   site: Html | string;
   home: string;
+  version?: string;
   style: string;
   script: string;
   icon?: string;
@@ -35,6 +36,7 @@ export const sitePage = (page: SitePage): string =>
       <body class="${page.kind}" ${page.data}>
         <header>
           <strong><a href="${page.home}">${page.site}</a></strong>
+          ${page.version !== undefined && html`<span class="type">${page.version}</span>`}
           <a class="to-menu" href="#menu">${page.toMenu}</a>
           ${page.header}
         </header>
