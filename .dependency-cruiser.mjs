@@ -144,7 +144,7 @@ export default {
       name: 'product-imports-no-tests',
       severity: 'error',
       from: { path: '^(src|workers|db)/' },
-      to: { path: '^(test|bench|docs)/' },
+      to: { path: '^(test|bench|docs|checks|scaffold)/' },
     },
   ],
   options: {

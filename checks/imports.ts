@@ -6,7 +6,7 @@ import { cruise, type ICruiseResult } from 'dependency-cruiser';
 import extractOptions from 'dependency-cruiser/config-utl/extract-depcruise-options';
 
 const root = join(import.meta.dirname, '..');
-const folders = ['src', 'workers', 'db', 'test', 'bench', 'docs', 'checks'];
+const folders = ['src', 'workers', 'db', 'test', 'bench', 'docs', 'checks', 'scaffold'];
 
 const options = await extractOptions(join(root, '.dependency-cruiser.mjs'));
 const { output } = await cruise(folders, options);
