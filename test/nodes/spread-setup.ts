@@ -13,11 +13,13 @@ const serversPerWorker = 3;
 export default async function setup({ maxWorkers }: Pick<GlobalConfig, 'maxWorkers'>): Promise<void> {
   globalThis.testRun = await startRun();
   const servers = await Promise.all(Array.from({ length: maxWorkers * serversPerWorker }, createServer));
-  for (const server of servers) {
-    await withOwner(serverUrl(server, 'postgres'), (client) => client.query(`create database ${spreadTemplate}`));
-    await migrate({ ownerUrl: serverUrl(server, spreadTemplate) });
-    await withOwner(serverUrl(server, spreadTemplate), (client) => client.query(withoutSchedule));
-  }
+  await Promise.all(
+    servers.map(async (server) => {
+      await withOwner(serverUrl(server, 'postgres'), (client) => client.query(`create database ${spreadTemplate}`));
+      await migrate({ ownerUrl: serverUrl(server, spreadTemplate) });
+      await withOwner(serverUrl(server, spreadTemplate), (client) => client.query(withoutSchedule));
+    }),
+  );
   const groups = Array.from({ length: maxWorkers }, (_, worker) =>
     servers.slice(worker * serversPerWorker, (worker + 1) * serversPerWorker),
   );

@@ -40,19 +40,17 @@ async function keyOf(schools: readonly number[]): Promise<string> {
 /**
  * Puts two stopped clusters into a folder: `migrated` has the migrated database `school`, and `postgres` has the
  * templates of setup.ts. Creating them takes several seconds. They are therefore kept in node_modules/.cache, by a hash
- * of the SQL and the code that create them, and copied by later runs. The last three are kept. CI creates them anew.
+ * of the SQL and the code that create them, and copied by later runs. The last three are kept.
  * @param schools  see makeTemplateSchools
  */
 export async function prepareClusters(folder: string, schools: readonly number[]): Promise<void> {
-  const isCached = process.env['CI'] === undefined;
   const kept = join(cache, await keyOf(schools));
   const clusters = ['migrated', 'postgres'];
-  if (isCached && (await markUsed(kept))) {
+  if (await markUsed(kept)) {
     for (const name of clusters) await copyCluster(join(kept, name), join(folder, name));
     return;
   }
   await createClusters(folder, schools);
-  if (!isCached) return;
   await removeUnused();
   const draft = `${kept}.${String(process.pid)}`;
   await mkdir(draft, { recursive: true });

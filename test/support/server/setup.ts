@@ -13,7 +13,8 @@ declare global {
 
 /**
  * The counts of template schools in the databases that test files clone. On a disk, copying a school costs half as
- * much as creating it: only as many as nearly every file needs. A run of a few files has fewer, which are created faster.
+ * much as creating it: only as many as nearly every file needs. A run of a few files has fewer, which are created faster,
+ * except in CI, where all runs share what the first has created.
  */
 const templateSchools = (isInMemory: boolean, isWholeRun: boolean) =>
   isInMemory ? [3, 8, 20, ...(isWholeRun ? [45] : [])] : [2];
@@ -35,7 +36,8 @@ export default async function setup({ nonFlagArgs }: GlobalConfig): Promise<void
   globalThis.testRun = run;
   const { folder, memoryFolder } = run;
   const dataDir = memoryFolder ?? folder;
-  const counts = templateSchools(memoryFolder !== undefined, nonFlagArgs.length === 0);
+  const isWholeRun = nonFlagArgs.length === 0 || process.env['CI'] !== undefined;
+  const counts = templateSchools(memoryFolder !== undefined, isWholeRun);
   await prepareClusters(dataDir, counts);
   process.env['TEST_TEMPLATE_SCHOOLS'] = JSON.stringify(counts);
   const server = await startEmbedded(dataDir, memoryFolder === undefined ? settings : [...settings, ...inMemory]);
