@@ -50,7 +50,6 @@ export interface PushSettings {
   VAPID_PRIVATE_KEY?: string | undefined;
   VAPID_SUBJECT?: string | undefined;
   WEB_PUSH_HOSTS: readonly PushHost[];
-  PUSH_TIMEOUT_MS: number;
 }
 
 /**
@@ -236,15 +235,16 @@ function webPushSender(
 
 /**
  * Creates the sender for the push services that the settings configure. Libraries are loaded with the first message.
+ * @param timeoutMs  after this time a push service that does not answer counts as down
  */
-export function push(settings: PushSettings): Push {
+export function push(settings: PushSettings, timeoutMs: number): Push {
   const {
     FCM_CREDENTIALS,
     VAPID_PUBLIC_KEY: publicKey,
     VAPID_PRIVATE_KEY: privateKey,
     VAPID_SUBJECT: subject,
   } = settings;
-  const connection = http(settings.PUSH_TIMEOUT_MS);
+  const connection = http(timeoutMs);
   const mobile = FCM_CREDENTIALS && firebaseSender(connection, FCM_CREDENTIALS, settings.FCM_URL);
   const web =
     publicKey && privateKey && subject

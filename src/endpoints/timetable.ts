@@ -322,13 +322,13 @@ const generate: Handler = async (context) => {
   const owner = requestOwner(req);
   // An admitted key that is new to this process counts for its address, but for its own school here.
   const tenantId = req.apiKey?.tenantId ?? req.claims?.tenant_id ?? 0;
-  const { LEASE_RENEW_MS, TIMETABLE_QUEUE_WAIT_MS } = context.services.config;
+  const { leaseRenewMs, timetableQueueWaitMs } = context.services.timing;
   const waitSignal = AbortSignal.any([
     disconnect,
-    AbortSignal.timeout(time_limit_seconds * 1000 + TIMETABLE_QUEUE_WAIT_MS),
+    AbortSignal.timeout(time_limit_seconds * 1000 + timetableQueueWaitMs),
   ]);
   const leaseOptions = {
-    renewIntervalMs: LEASE_RENEW_MS,
+    renewIntervalMs: leaseRenewMs,
     signal: disconnect,
     waitSignal,
     busyMessage: (since: string) =>

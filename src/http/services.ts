@@ -23,7 +23,6 @@ export interface HttpSettings {
   BODY_STALL_MS: number;
   BODY_TIMEOUT_MS: number;
   CORS_ORIGINS?: string[] | undefined;
-  LEASE_RENEW_MS: number;
   NODE_ENV: 'development' | 'test' | 'production';
   /** Whether operators need a second factor to log in. Schools decide for their staff. */
   OPERATORS_NEED_SECOND_FACTOR: boolean;
@@ -31,7 +30,6 @@ export interface HttpSettings {
   PUBLIC_URL?: string | undefined;
   RATE_LIMIT_PER_MINUTE: number;
   SCHOOL_RATE_LIMIT_PER_MINUTE: number;
-  TIMETABLE_QUEUE_WAIT_MS: number;
   /** Number of reverse proxies in front of the service. */
   TRUST_PROXY: number;
   /** The most bodies over 64 kB that are received and processed at a time. */
@@ -45,6 +43,8 @@ export interface HttpSettings {
 /** The dependencies of the facade; one instance per process. */
 export interface Services {
   config: HttpSettings;
+  /** Times of timetable generation. */
+  timing: { leaseRenewMs: number; timetableQueueWaitMs: number };
   call: Call;
   /** @throws ApiError `unavailable` if the database has too many waiting requests of the caller's school */
   refuseOverload: (req: Request) => void;

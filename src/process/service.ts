@@ -33,6 +33,7 @@ import { type Metrics, openMetrics } from './metrics.ts';
 import { endsWhileAnswered, endsWithin } from './end-in-time.ts';
 import { nodeWorkers } from './node-workers.ts';
 import { observedCall } from './observed-call.ts';
+import { defaultTiming, type Timing } from './timing.ts';
 
 /** The parts of the service that one process may run. */
 export type Part = 'api' | 'worker';
@@ -138,15 +139,28 @@ const startAnalytics = (config: Config, ownerUrl: string, logger: Logger): Analy
     compileCache: join(config.DATA_DIR, 'compile-cache'),
   });
 
-async function startApi(
-  config: Config,
-  ownerUrl: string,
-  logger: Logger,
-  hashing: Passwords,
-  onListen: (url: string) => void,
-  metrics: Metrics | undefined,
-  tracing: Tracing | undefined,
-): Promise<Pick<Service, 'url' | 'close'>> {
+/** What every part of the service needs. */
+interface PartOptions {
+  config: Config;
+  timing: Timing;
+  logger: Logger;
+  metrics: Metrics | undefined;
+  tracing: Tracing | undefined;
+}
+
+/** @param onListen  is called with the address before the first request is answered */
+async function startApi({
+  config,
+  timing,
+  logger,
+  metrics,
+  tracing,
+  ownerUrl,
+  hashing,
+  onListen,
+}: PartOptions & { ownerUrl: string; hashing: Passwords; onListen: (url: string) => void }): Promise<
+  Pick<Service, 'url' | 'close'>
+> {
   // Imported here to save memory and time in processes that run only the worker.
   const { createApp } = await import('./app.ts');
   const pool = apiPool(
@@ -161,7 +175,7 @@ async function startApi(
   const streams = openStreams({
     pool,
     heartbeatMs: config.STREAM_HEARTBEAT_MS,
-    systemIntervalMs: config.SYSTEM_STREAM_INTERVAL_MS,
+    systemIntervalMs: timing.systemStreamIntervalMs,
     maxStreams: config.STREAMS_AT_A_TIME,
     logger,
     listenUrls: listenUrls ?? [ownerUrl],
@@ -171,8 +185,8 @@ async function startApi(
   metrics?.watchPool('api', pool);
   metrics?.watchSchoolPool(pool);
   metrics?.watchStreams(() => streams.count());
-  const requestCounts = schoolRequests(pool, { intervalMs: config.USAGE_INTERVAL_MS, logger });
-  const times = operationTimes(pool, { intervalMs: config.USAGE_INTERVAL_MS, logger });
+  const requestCounts = schoolRequests(pool, { intervalMs: timing.usageIntervalMs, logger });
+  const times = operationTimes(pool, { intervalMs: timing.usageIntervalMs, logger });
   const server = createServer({ keepAliveTimeout: keepAliveMs });
   try {
     // Until the app is ready, requests get 503.
@@ -200,6 +214,7 @@ async function startApi(
     });
     const services: Services = {
       config: { ...config, PUBLIC_URL: config.PUBLIC_URL ?? url },
+      timing,
       call: observedCall(call, {
         observe(operation, ms) {
           metrics?.observeCall(operation, ms / 1000);
@@ -286,15 +301,16 @@ async function startMetrics(
  * Starts a worker with its own connection pool.
  * @param node  the name of the node whose database it is; undefined for the database of this process
  */
-async function startJobWorker(
-  config: Config,
-  ownerUrl: string,
-  node: string | undefined,
-  publicUrl: string,
-  logger: Logger,
-  metrics: Metrics | undefined,
-  tracing: Tracing | undefined,
-): Promise<Worker> {
+async function startJobWorker({
+  config,
+  timing,
+  logger,
+  metrics,
+  tracing,
+  ownerUrl,
+  node,
+  publicUrl,
+}: PartOptions & { ownerUrl: string; node: string | undefined; publicUrl: string }): Promise<Worker> {
   // Imported here to save memory in processes that run only the API.
   const [{ emailSender }, { push }, { webhooks }, { startWorker }] = await Promise.all([
     import('../../workers/email.ts'),
@@ -328,7 +344,7 @@ async function startJobWorker(
       usage: days(config.USAGE_RETENTION_DAYS),
     },
   };
-  const pushSender = push(config);
+  const pushSender = push(config, timing.pushTimeoutMs);
   const webhookSender = webhooks(config);
   const analytics = startAnalytics(config, ownerUrl, logger);
   const events: WorkerEvents = new EventEmitter();
@@ -377,17 +393,22 @@ async function startJobWorker(
 /** The standard output. Buffered: one system call per line would cost as much as a third of a request. */
 const standardOutput = () => pino.destination({ dest: 1, sync: false, minLength: 4096, periodicFlush: 500 });
 
+interface ServiceOptions {
+  hashing?: Passwords;
+  logStream?: ReturnType<typeof standardOutput>;
+  timing?: Partial<Timing>;
+}
+
 /**
  * Starts the API, the worker, or both on a migrated database.
  * @param ownerUrl  the database URL for the restricted roles, unless the settings have separate URLs for them
- * @param logStream  where the log goes
+ * @param options  for tests: `logStream` is where the log goes
  */
 export async function startService(
   config: Config,
   ownerUrl: string,
   parts: readonly Part[] = ['api', 'worker'],
-  hashing: Passwords = passwords(),
-  logStream = standardOutput(),
+  { hashing = passwords(), logStream = standardOutput(), timing }: ServiceOptions = {},
 ): Promise<Service> {
   const logger = pino(
     {
@@ -418,12 +439,13 @@ export async function startService(
         ratio: config.OTEL_TRACES_SAMPLER_ARG,
       });
     metrics = await startMetrics(config, ownerUrl, parts, logger);
+    const shared = { config, timing: { ...defaultTiming, ...timing }, logger, metrics, tracing };
     let url: string | undefined;
     if (parts.includes('api')) {
       const onListen = (listeningUrl: string) => {
         publicUrl = config.PUBLIC_URL ?? listeningUrl;
       };
-      const api = await startApi(config, ownerUrl, logger, hashing, onListen, metrics, tracing);
+      const api = await startApi({ ...shared, ownerUrl, hashing, onListen });
       stopParts.push(() => api.close());
       url = api.url;
     }
@@ -431,7 +453,7 @@ export async function startService(
       const { WORKER_NODES: names } = config;
       const startAt = (address: string, node?: string) => {
         const nodeLogger = node === undefined ? logger : logger.child({ node });
-        return startJobWorker(config, address, node, publicUrl, nodeLogger, metrics, tracing);
+        return startJobWorker({ ...shared, logger: nodeLogger, ownerUrl: address, node, publicUrl });
       };
       if (names === undefined || names.includes('home')) {
         const worker = await startAt(ownerUrl);

@@ -235,7 +235,9 @@ describe('the settings of the service', () => {
       API_KEY_MAX_DAYS: '30',
       OPERATORS_NEED_SECOND_FACTOR: 'true',
     });
-    const process = await startService(config, service.database.url, ['api'], passwords({ memoryCost: 64 }));
+    const process = await startService(config, service.database.url, ['api'], {
+      hashing: passwords({ memoryCost: 64 }),
+    });
     try {
       // A session from before the setting.
       const own = (await client(process.url ?? '')).with({ Authorization: `Bearer ${admin.client.token}` });

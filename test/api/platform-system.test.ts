@@ -8,7 +8,7 @@ import type { FailedJob as FailedJobSchema, System as SystemSchema } from '../..
 type System = OutputOf<typeof SystemSchema>;
 type FailedJob = OutputOf<typeof FailedJobSchema>;
 
-const { service, school } = await serviceWithSchool({ USAGE_INTERVAL_MS: '100' });
+const { service, school } = await serviceWithSchool({}, undefined, { usageIntervalMs: 100 });
 const { operator, database } = service;
 
 describe('GET /api/platform/system', () => {

@@ -7,7 +7,7 @@ import { serviceWithSchool } from '../support/server/service.ts';
 
 type Usage = OutputOf<typeof UsageSchema>;
 
-const { service, school } = await serviceWithSchool({ USAGE_INTERVAL_MS: '100' });
+const { service, school } = await serviceWithSchool({}, undefined, { usageIntervalMs: 100 });
 const { operator, database } = service;
 const other = await service.school();
 

@@ -13,7 +13,7 @@ const { readConfig, startService } = shared;
 type System = OutputOf<typeof SystemSchema>;
 
 const path = '/api/platform/system/stream';
-const { service, school } = await serviceWithSchool({ SYSTEM_STREAM_INTERVAL_MS: '100' });
+const { service, school } = await serviceWithSchool({}, undefined, { systemStreamIntervalMs: 100 });
 const { database, operator } = service;
 
 const open = (token: string | undefined, options: Parameters<typeof openStream>[2] = {}, url = service.url) =>
@@ -88,7 +88,7 @@ describe('the stream of the state of the installation', () => {
   });
 
   test('resumes without a message if nothing has changed, at another process too', async () => {
-    const quiet = await testService({ SYSTEM_STREAM_INTERVAL_MS: '100' }, 0);
+    const quiet = await testService({}, 0, { systemStreamIntervalMs: 100 });
     const second = await startService(
       readConfig({
         PORT: '0',
@@ -96,10 +96,10 @@ describe('the stream of the state of the installation', () => {
         LOG_LEVEL: 'silent',
         JWT_SECRETS: 'a secret of the tests that is long enough',
         DATABASE_POOL_SIZE: '2',
-        SYSTEM_STREAM_INTERVAL_MS: '100',
       }),
       quiet.database.url,
       ['api'],
+      { timing: { systemStreamIntervalMs: 100 } },
     );
     try {
       const urls = [quiet.url, second.url ?? ''];
@@ -131,7 +131,7 @@ describe('the stream of the state of the installation', () => {
   });
 
   test('is read once for all streams', async () => {
-    const slow = await testService({ SYSTEM_STREAM_INTERVAL_MS: '300000' }, 0);
+    const slow = await testService({}, 0, { systemStreamIntervalMs: 300000 });
     try {
       const reads = await countReads(slow);
       const { token } = slow.operator;
@@ -145,7 +145,7 @@ describe('the stream of the state of the installation', () => {
   });
 
   test('is not read when nobody has a stream', async () => {
-    const quick = await testService({ SYSTEM_STREAM_INTERVAL_MS: '50' }, 0);
+    const quick = await testService({}, 0, { systemStreamIntervalMs: 50 });
     try {
       const reads = await countReads(quick);
       const stream = await open(quick.operator.token, {}, quick.url);
@@ -252,7 +252,7 @@ describe('it ends', () => {
   });
 
   test('at once, without waiting for the next read, when the operator logs out or is disabled', async () => {
-    const slow = await testService({ SYSTEM_STREAM_INTERVAL_MS: '300000', STREAM_HEARTBEAT_MS: '300000' }, 0);
+    const slow = await testService({ STREAM_HEARTBEAT_MS: '300000' }, 0, { systemStreamIntervalMs: 300_000 });
     try {
       const [first, second] = [await addOperator('admin', slow), await addOperator('admin', slow)];
       const streams = [await open(first.token, {}, slow.url), await open(second.token, {}, slow.url)] as const;

@@ -8,10 +8,7 @@ import { until } from '../support/client/until.ts';
 import type { OutputOf } from '../support/client/output.ts';
 import type { Generated as GeneratedSchema } from '../../src/endpoints/timetable.ts';
 
-const { service } = await serviceWithSchool(
-  { ...manyConnections, LEASE_RENEW_MS: '300', TIMETABLE_QUEUE_WAIT_MS: '1500' },
-  30,
-);
+const { service } = await serviceWithSchool(manyConnections, 30, { leaseRenewMs: 300, timetableQueueWaitMs: 1500 });
 
 interface Cell {
   class_id: number;

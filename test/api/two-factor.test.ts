@@ -90,7 +90,7 @@ async function otherProcess(env: Record<string, string>) {
     ...service.settings,
     ...env,
   });
-  const process = await startService(config, service.database.url, ['api'], passwords({ memoryCost: 64 }));
+  const process = await startService(config, service.database.url, ['api'], { hashing: passwords({ memoryCost: 64 }) });
   otherProcesses.push(process);
   return client(process.url ?? '');
 }

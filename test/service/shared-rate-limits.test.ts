@@ -25,7 +25,7 @@ beforeAll(async () => {
     }),
     service.database.url,
     ['api'],
-    passwords({ memoryCost: 64 }),
+    { hashing: passwords({ memoryCost: 64 }) },
   );
 });
 afterAll(async () => {

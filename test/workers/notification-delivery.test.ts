@@ -36,12 +36,12 @@ const { service, school } = await serviceWithSchool(
   {
     ...fcm.env,
     ...web.env,
-    PUSH_TIMEOUT_MS: '4000',
     SMTP_URL: `smtp://127.0.0.1:${(smtp.server.address() as AddressInfo).port}`,
     EMAIL_FROM: 'Service <office@valley.example>',
     APP_URL: 'https://app.example/school/',
   },
   4,
+  { pushTimeoutMs: 4000 },
 );
 // Runs after the service has been closed, because its afterAll was registered first.
 afterAll(async () => {

@@ -146,7 +146,7 @@ describe('the network of the worker', () => {
       VAPID_SUBJECT: 'mailto:a@b.example',
       WEB_PUSH_HOSTS: 'localhost',
     };
-    const devices = push(readConfig(env));
+    const devices = push(readConfig(env), 10_000);
     const keys = { p256dh: createECDH('prime256v1').generateKeys('base64url'), auth: 'A'.repeat(22) };
     const token = JSON.stringify({ endpoint: 'https://localhost/push', keys });
     const outcome = await devices.send({ id: '1-1', platform: 'web', token, title: 'T', message: 'M', data: {} });
@@ -176,7 +176,7 @@ test('without settings push messages are dropped with a reason and one warning i
           pool,
           sessionPool: pool,
           ownerUrl: '',
-          push: push(readConfig({})),
+          push: push(readConfig({}), 10_000),
           analytics: { run: () => Promise.reject(new Error('this task runs no query')) },
           webhooks: webhooks(readConfig({})),
           sendEmail: ({ to }) => {

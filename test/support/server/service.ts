@@ -2,6 +2,7 @@ import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll } from '@jest/globals';
+import type { Timing } from '../../../src/process/timing.ts';
 import type { Client } from '../client/client.ts';
 import { closeIdleConnections } from '../client/connections.ts';
 import { type Queries, testDatabase, type TestDatabase, withoutSchedule } from './database.ts';
@@ -82,8 +83,13 @@ export const unique = (prefix: string) => `${prefix}-${fileLetters}${++serial}`;
  * @param env  settings that override the tests' own
  * @param schools  how many schools the file adds. They get the tables of template schools (see template-schools.ts). With
  *   0, each school is created by the migrations
+ * @param timing  times of the service that override those of the tests
  */
-export async function testService(env: Record<string, string> = {}, schools = defaultSchools): Promise<TestService> {
+export async function testService(
+  env: Record<string, string> = {},
+  schools = defaultSchools,
+  timing: Partial<Timing> = {},
+): Promise<TestService> {
   const database = await testDatabase(schools);
   const { servers } = database;
   const settings: Record<string, string> = servers
@@ -98,8 +104,6 @@ export async function testService(env: Record<string, string> = {}, schools = de
     NODE_ENV: 'test',
     DATA_DIR: dataDir,
     LOG_LEVEL: 'warn',
-    // So that a table changes only while a request changes it.
-    USAGE_INTERVAL_MS: '3600000',
     // Tests of schools that stay closed send a request to each operation.
     CLOSED_SCHOOL_WAIT_MS: '0',
     JWT_SECRETS: testJwtSecret,
@@ -115,6 +119,13 @@ export async function testService(env: Record<string, string> = {}, schools = de
     ...settings,
     ...env,
   };
+  const options = {
+    hashing,
+    // A failed test prints it (environment.mts).
+    logStream: pino.destination({ dest: serviceLog, sync: true }),
+    // So that a table changes only while a request changes it.
+    timing: { usageIntervalMs: 3_600_000, ...timing },
+  };
   const passwordHash = await hashing.hash(testPassword);
   const homeUrl = servers?.home ?? database.url;
   await withOwner(homeUrl, async (owner) => {
@@ -129,13 +140,11 @@ export async function testService(env: Record<string, string> = {}, schools = de
       tenantIds: null,
     });
   });
-  // A failed test prints it (environment.mts).
-  const log = pino.destination({ dest: serviceLog, sync: true });
-  const service = await startService(readConfig(values), homeUrl, ['api', 'worker'], hashing, log);
+  const service = await startService(readConfig(values), homeUrl, ['api', 'worker'], options);
   const url = service.url ?? '';
   const ofNodes = readConfig({ PUBLIC_URL: url, ...values });
   const workers = await Promise.all(
-    (servers?.nodes ?? []).map((node) => startService(ofNodes, node.url, ['worker'], hashing, log)),
+    (servers?.nodes ?? []).map((node) => startService(ofNodes, node.url, ['worker'], options)),
   );
   const anonymous = await client(url);
   const operator = await anonymous.login({ is_platform: true, email: operatorEmail, password: testPassword });
@@ -251,7 +260,7 @@ export async function testService(env: Record<string, string> = {}, schools = de
       closeIdleConnections();
       shared.closeIdleConnections();
       await Promise.all([service, ...workers].map((each) => each.close()));
-      log.end();
+      options.logStream.end();
       await database.drop();
       await rm(dataDir, { recursive: true, force: true });
     },
@@ -259,8 +268,12 @@ export async function testService(env: Record<string, string> = {}, schools = de
 }
 
 /** Starts the service of a test file, at the top of the file. It is closed after the last test. */
-export async function serviceOfFile(env: Record<string, string> = {}, schools?: number): Promise<TestService> {
-  const service = await testService(env, schools);
+export async function serviceOfFile(
+  env: Record<string, string> = {},
+  schools?: number,
+  timing?: Partial<Timing>,
+): Promise<TestService> {
+  const service = await testService(env, schools, timing);
   afterAll(() => service.close());
   return service;
 }
@@ -269,8 +282,9 @@ export async function serviceOfFile(env: Record<string, string> = {}, schools?: 
 export async function serviceWithSchool(
   env: Record<string, string> = {},
   schools?: number,
+  timing?: Partial<Timing>,
 ): Promise<{ service: TestService; school: School }> {
-  const service = await serviceOfFile(env, schools);
+  const service = await serviceOfFile(env, schools, timing);
   try {
     return { service, school: await service.school() };
   } catch (error) {

@@ -29,7 +29,7 @@ export const workerContext = (pool: pg.Pool, sendEmail: SendEmail): Omit<TaskCon
   sessionPool: pool,
   ownerUrl: '',
   sendEmail,
-  push: push(shared.readConfig({})),
+  push: push(shared.readConfig({}), 10_000),
   analytics: { run: () => Promise.reject(new Error('this task runs no query')) },
   webhooks: webhooks(shared.readConfig({})),
   logger: pino({ level: 'silent' }),
