@@ -1,12 +1,8 @@
 import { z } from 'zod';
-import { GeneratorLimitError, generateInThread } from '../timetable/generate-in-thread.ts';
-import { type GenerationRun, overCapacityOf, slotsOf, unplacedOf } from '../timetable/school.ts';
+import { generateTimetable } from '../timetable/generation.ts';
 import { disconnectSignal } from '../http/disconnect.ts';
-import { created, type Exchange, type Handler, json, page, resource } from '../http/endpoint.ts';
-import { ApiError } from '../domain/errors.ts';
+import { created, type Handler, json, page, resource } from '../http/endpoint.ts';
 import { clock, Deleted, id, optionalText, pathId, timestamps, uniqueBy } from '../http/schemas.ts';
-import { type Lease, withLease } from '../concurrency/lease.ts';
-import { fairQueue } from '../concurrency/fair-queue.ts';
 import { requestOwner } from '../http/request-owner.ts';
 import { timetablePrint } from './schedule.ts';
 import { dayOfWeek, dayOfWeekParameter, maxPeriods, period } from './parts/school-day.ts';
@@ -267,133 +263,20 @@ export const Generated = z
   })
   .meta({ id: 'GeneratedTimetable' });
 
-const schoolBusy = () =>
-  new ApiError(
-    'conflict',
-    'Other timetables of this school are being generated or waiting. Try again when they are done.',
-  );
-
-/** A school generates one timetable at a time in this process, so that waiting requests use no database connection. */
-const generations = fairQueue({
-  name: 'timetables',
-  maxRunning: { school: 1 },
-  maxInProgress: { school: 3 },
-  refusal: schoolBusy,
-});
-
-/** The school's lease on generating a timetable. */
-function generationLease(
-  { call, callAfterDisconnect, services }: Pick<Exchange, 'call' | 'callAfterDisconnect' | 'services'>,
-  tenant_id: number,
-  input: object,
-): Lease<GenerationRun> {
-  return {
-    acquire: async () => {
-      const answer = JSON.parse(await call('timetable_generate', input)) as GenerationRun | { busy_since: string };
-      return 'run' in answer ? { granted: answer } : answer;
-    },
-    renew: async ({ run }) =>
-      (JSON.parse(await call('timetable_generate_renew', { tenant_id, run })) as { is_held: boolean }).is_held,
-    // A lease that cannot be released expires by itself.
-    release: async ({ run }) => {
-      await callAfterDisconnect('timetable_generate_end', { tenant_id, run }).catch((error: unknown) =>
-        services.logger.warn({ operation: 'timetable_generate_end', error }),
-      );
-    },
-  };
-}
-
-/**
- * Waits in the queue of the school, for its lease and for a thread. Then searches without an open transaction, and
- * saves. The lease is always released, including when the client disconnects or logs out.
- */
-const generate: Handler = async (context) => {
-  const { req, res, params, call, admit } = context;
-  const {
-    time_limit_seconds = 60,
-    effort = Math.min(10, time_limit_seconds),
-    seed = 1,
-    dry_run = false,
-    allow_partial = false,
-    ...input
-  } = params as z.output<typeof GenerateInput>;
-  const disconnect = disconnectSignal(res);
+/** Runs with the rights and the school of the caller. */
+const generate: Handler = async ({ req, res, params, call, callAfterDisconnect, admit, services }) => {
   await admit();
-  const owner = requestOwner(req);
-  // An admitted key that is new to this process counts for its address, but for its own school here.
-  const tenantId = req.apiKey?.tenantId ?? req.claims?.tenant_id ?? 0;
-  const { leaseRenewMs, timetableQueueWaitMs } = context.services.timing;
-  const waitSignal = AbortSignal.any([
-    disconnect,
-    AbortSignal.timeout(time_limit_seconds * 1000 + timetableQueueWaitMs),
-  ]);
-  const leaseOptions = {
-    renewIntervalMs: leaseRenewMs,
-    signal: disconnect,
-    waitSignal,
-    busyMessage: (since: string) =>
-      `Another timetable of this school has been generating since ${since}. Try again when it is done.`,
-    lostMessage: 'Another timetable of this school was started in the meantime. Generate again.',
-  };
-  const search = async (run: GenerationRun, signal: AbortSignal) => {
-    const options = { seed, effort, time_limit_ms: time_limit_seconds * 1000, allow_partial };
-    const result = await generateInThread(run.problem, options, { owner, signal, waitSignal }).catch(refuse);
-    if (result.status === 'infeasible') {
-      const details = overCapacityOf(run, result.over_capacity);
-      throw new ApiError(
-        'schedule_conflict',
-        `No timetable has room for all lessons. ${details[0]?.message ?? ''}`.trim(),
-        {
-          details: details.slice(0, 20),
-        },
-      );
-    }
-    const slots = slotsOf(run, result.placed);
-    const unplaced = unplacedOf(run, result.unplaced);
-    signal.throwIfAborted();
-    let ids: number[] = [];
-    if (!dry_run) {
-      const { digest, academic_year_id, class_ids } = run;
-      const saved = await call('timetable_generate_save', { run: run.run, digest, academic_year_id, class_ids, slots });
-      ({ ids } = JSON.parse(saved) as { ids: number[] });
-    }
-    const { spread_excess, class_gaps, teacher_gaps } = result.figures;
-    return JSON.stringify({
-      status: unplaced.length === 0 ? 'complete' : 'partial',
-      placed: slots.length,
-      removed: run.replaced_slot_count,
-      unplaced,
-      over_capacity: overCapacityOf(run, result.over_capacity),
-      seconds: result.seconds,
-      figures: { spread_excess, class_gaps, teacher_gaps },
-      seed,
-      effort,
-      is_cut_short: result.is_cut_short,
-      slots: slots.map((slot, index) => ({ id: ids[index] ?? null, ...slot })),
-    });
-  };
-  const release = await generations.enter(owner, waitSignal).catch((error: unknown) => {
-    throw error instanceof ApiError ? error : schoolBusy();
+  return generateTimetable(params, {
+    // An admitted key that is new to this process counts for its address, but for its own school here.
+    schoolId: req.apiKey?.tenantId ?? req.claims?.tenant_id ?? 0,
+    owner: requestOwner(req),
+    disconnect: disconnectSignal(res),
+    call,
+    callAfterDisconnect,
+    logger: services.logger,
+    ...services.timing,
   });
-  try {
-    return await withLease(generationLease(context, tenantId, input), leaseOptions, search);
-  } finally {
-    release();
-  }
 };
-
-/** @throws ApiError unavailable if the thread exceeded its limits or no thread became free in time */
-function refuse(error: unknown): never {
-  if (error instanceof GeneratorLimitError)
-    throw new ApiError('unavailable', error.message, { retryAfter: 60, cause: error });
-  if (error instanceof DOMException && error.name === 'TimeoutError') {
-    throw new ApiError('unavailable', 'Too many timetables are being generated. Try again in a moment.', {
-      retryAfter: 30,
-      cause: error,
-    });
-  }
-  throw error;
-}
 
 const conflictNote =
   '409 `schedule_conflict` if the class or the teacher already has a slot at that time, the teacher is not available ' +
