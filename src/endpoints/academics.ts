@@ -64,10 +64,14 @@ const Overview = z
     teachers: z.int().meta({ description: 'Teachers who teach a class of this year.' }),
     active_teachers: z.int().meta({ description: 'All active teachers of the school.' }),
     attendance_rate: attendanceRate,
-    fees: z.object({ billed: z.number(), collected: z.number() }).nullable().meta({
-      description:
-        'Student fees of this year and invoices issued in it. A waived fee counts with the amount paid before the waiver. Null without `fee.read` for the whole school, and without the feature `fees_management`.',
-    }),
+    fees: z
+      .object({ billed: z.number(), collected: z.number() })
+      .nullable()
+      .meta({
+        description:
+          'Student fees of this year and invoices issued in it. A waived fee counts with the amount paid before the ' +
+          'waiver. Null without `fee.read` for the whole school, and without the feature `fees_management`.',
+      }),
   })
   .meta({ id: 'AcademicOverview' });
 
@@ -86,7 +90,8 @@ export const academics = resource(
       operation: 'academics_years_create',
       summary: 'Create an academic year',
       description:
-        'The first year of a school becomes the current one. 409 `conflict` if the year overlaps another year or has the same name.',
+        'The first year of a school becomes the current one. 409 `conflict` if the year overlaps another year or ' +
+        'has the same name.',
       body: YearInput,
       response: created(AcademicYear),
     },
@@ -99,7 +104,8 @@ export const academics = resource(
       operation: 'academics_years_update',
       summary: 'Update an academic year',
       description:
-        '`is_current: true` makes this the current year; `false` on the current year is a 409 `conflict`. 400 if a term would lie outside the new dates.',
+        '`is_current: true` makes this the current year; `false` on the current year is a 409 `conflict`. 400 if a ' +
+        'term would lie outside the new dates.',
       body: YearChange,
       response: json(AcademicYear),
     },
@@ -107,7 +113,8 @@ export const academics = resource(
       operation: 'academics_years_delete',
       summary: 'Delete an academic year',
       description:
-        '409 `in_use` while the year has terms, classes or fee structures. 409 `conflict` for the current year while there are other years.',
+        '409 `in_use` while the year has terms, classes or fee structures. 409 `conflict` for the current year ' +
+        'while there are other years.',
       response: json(Deleted),
     },
     'GET /overview': {

@@ -33,8 +33,10 @@ const NewApiKey = ApiKey.extend({ key: newKey }).meta({ id: 'NewApiKey' });
 export const apiKeys = resource(
   '/api-keys',
   'API keys',
-  'Keys for programs, sent as `Authorization: Bearer sk_…` instead of an access token. A key acts for the user who made ' +
-    'it, with those permissions in its list that the user still has, while the user can log in. It cannot be used for operations that need no permission, except for some that only read; ' +
+  'Keys for programs, sent as `Authorization: Bearer sk_…` instead of an access token. A key acts for the user who ' +
+    'made ' +
+    'it, with those permissions in its list that the user still has, while the user can log in. It cannot be used ' +
+    'for operations that need no permission, except for some that only read; ' +
     'nor to manage logins, sessions, calendar feeds and API keys. Requires access to the whole school.',
   {
     'GET /': {

@@ -163,7 +163,8 @@ const studentMarks = page(
   { defaultSize: 100, maxDays, within: { data: StudentAttendance, field: 'records' } },
 );
 const studentDays =
-  'By default of the current academic year. `academic_year_id`, `from_date` and `to_date` narrow each other; one of the two dates alone means a year from it or up to it.';
+  'By default of the current academic year. `academic_year_id`, `from_date` and `to_date` narrow each other; one of ' +
+  'the two dates alone means a year from it or up to it.';
 
 export const attendance = resource(
   '/attendance',
@@ -174,7 +175,13 @@ export const attendance = resource(
       operation: 'attendance_mark',
       summary: 'Mark the attendance of a class',
       description:
-        'Writes all marks or none. Students who are not in the request keep their marks. If a student changes class during the day, the last mark counts. For earlier days, the current class of a student may mark them if their class of that day has not. 400 for a day in the future or outside the academic year of the class. 403 if you do not teach the class and do not have `attendance.manage`. 409 `conflict` for new marks on a holiday (existing marks can be corrected) and for a student whom the class of that day has marked. 422 `invalid_reference` for a class that you cannot read and for a student who is not in the class, neither now nor on that day.',
+        'Writes all marks or none. Students who are not in the request keep their marks. If a student changes class ' +
+        'during the day, the last mark counts. For earlier days, the current class of a student may mark them if ' +
+        'their class of that day has not. 400 for a day in the future or outside the academic year of the class. ' +
+        '403 if you do not teach the class and do not have `attendance.manage`. 409 `conflict` for new marks on a ' +
+        'holiday (existing marks can be corrected) and for a student whom the class of that day has marked. 422 ' +
+        '`invalid_reference` for a class that you cannot read and for a student who is not in the class, neither ' +
+        'now nor on that day.',
       body: AttendanceInput,
       response: json(Marked),
     },
@@ -182,14 +189,17 @@ export const attendance = resource(
       operation: 'attendance_my_classes',
       summary: 'List the classes that you can mark',
       description:
-        'Classes of the current academic year: those that you teach, all of them with `attendance.manage`, none without `attendance.mark`.',
+        'Classes of the current academic year: those that you teach, all of them with `attendance.manage`, none ' +
+        'without `attendance.mark`.',
       response: page(MarkableClass),
     },
     'GET /class/:class_id': {
       operation: 'attendance_class',
       summary: 'List the attendance of a class',
       description:
-        'With `date` (by default today), every student who was enrolled or marked in the class on that day, marked or not; `day` tells whether it was a school day. With `from_date` or `to_date`, the marks of that range of at most a year, or of `date` within it. `search` matches the students.',
+        'With `date` (by default today), every student who was enrolled or marked in the class on that day, marked ' +
+        'or not; `day` tells whether it was a school day. With `from_date` or `to_date`, the marks of that range of ' +
+        'at most a year, or of `date` within it. `search` matches the students.',
       response: page(
         AttendanceMark,
         { date: date.optional(), ...range, status: status.optional() },
@@ -214,7 +224,8 @@ export const attendance = resource(
       operation: 'attendance_class_summary',
       summary: 'Get the register of a class',
       description:
-        'Every student with their marks, and counts per student and per day, for a range of at most a year, by default the current month. Not paginated, so that it can be printed.',
+        'Every student with their marks, and counts per student and per day, for a range of at most a year, by ' +
+        'default the current month. Not paginated, so that it can be printed.',
       query: dateRange(z.strictObject(range), maxDays),
       response: json(ClassRegister),
     },
@@ -234,7 +245,10 @@ export const attendance = resource(
       operation: 'attendance_calendar_holidays',
       summary: 'Get the calendar with holidays and attendance',
       description:
-        'Every day of a range of at most a year, by default the current month; one of the two dates alone means the month of that date. `student_id` selects the student whose status is returned: any student with `attendance.read`, for teachers those of their classes with the marks of those classes, for students themselves. 404 for other students.',
+        'Every day of a range of at most a year, by default the current month; one of the two dates alone means the ' +
+        'month of that date. `student_id` selects the student whose status is returned: any student with ' +
+        '`attendance.read`, for teachers those of their classes with the marks of those classes, for students ' +
+        'themselves. 404 for other students.',
       response: page(CalendarDay, { ...range, student_id: pathId.optional() }, { defaultSize: 100, maxDays }),
     },
   },

@@ -158,7 +158,8 @@ export const auth = resource('/auth', 'Auth', 'Login, sessions, and your own pro
       'Name the school by tenant_id or subdomain; operators send is_platform instead. ' +
       'The refresh token is sent in the header X-Refresh-Token. With refresh_cookie it is sent as the cookie ' +
       '`refresh_token` (`__Host-refresh_token` with https), HttpOnly and SameSite=Strict. ' +
-      'The header X-Known-Device, or the cookie `known_device`, has a token of the device in the same way. Send it with ' +
+      'The header X-Known-Device, or the cookie `known_device`, has a token of the device in the same way. Send it ' +
+      'with ' +
       'the next login, so that strangers cannot lock you out and you get no email about a new device. ' +
       'Answers 403 forbidden to the right password of a teacher or student whose record is inactive. ' +
       'Answers 401 second_factor_required if the account needs a second factor and the device is not remembered.',

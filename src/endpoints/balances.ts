@@ -9,7 +9,9 @@ export const balances = resource('/finance/balances', 'Finance balances', 'What 
     operation: 'balances_export',
     summary: 'Export balances',
     description:
-      'A .csv or .xlsx file with one row for each student who was billed, including former students, sorted by student id. Student fees and issued invoices are added up: billed = paid + waived + balance. 403 unless you may see the fees of the whole school, 404 for an unknown academic year.',
+      'A .csv or .xlsx file with one row for each student who was billed, including former students, sorted by ' +
+      'student id. Student fees and issued invoices are added up: billed = paid + waived + balance. 403 unless you ' +
+      'may see the fees of the whole school, 404 for an unknown academic year.',
     query: z.strictObject({
       ...exportFormat,
       academic_year_id: pathId.optional().meta({

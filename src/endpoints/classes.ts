@@ -89,7 +89,9 @@ const ClassTeacherInput = z
     teacher_id: id,
     subject: optionalText(100).meta({
       description:
-        'If it is the name or code of a subject of the class, the teacher of that subject is set. Any other text is stored as the subject of this assignment, and the teacher is linked as soon as the class gets a subject of that name or code.',
+        'If it is the name or code of a subject of the class, the teacher of that subject is set. Any other text is ' +
+        'stored as the subject of this assignment, and the teacher is linked as soon as the class gets a subject of ' +
+        'that name or code.',
       examples: ['Mathematics'],
     }),
     is_class_teacher: z
@@ -113,7 +115,8 @@ export const ClassTeacher = z
       .nullable()
       .meta({
         description:
-          'In the answer of an assignment, its subject. Otherwise all `subjects`, separated by commas; null without any.',
+          'In the answer of an assignment, its subject. Otherwise all `subjects`, separated by commas; null without ' +
+          'any.',
         examples: ['Mathematics'],
       }),
     subjects: z.array(z.string()).meta({ description: 'What the teacher teaches in this class.' }),
@@ -173,7 +176,8 @@ export const classes = resource(
       operation: 'classes_create',
       summary: 'Create a class',
       description:
-        '409 `conflict` if the academic year already has a class with this name and section, or if the class teacher has another class in that year.',
+        '409 `conflict` if the academic year already has a class with this name and section, or if the class ' +
+        'teacher has another class in that year.',
       body: ClassInput,
       response: created(Class),
     },
@@ -181,7 +185,8 @@ export const classes = resource(
       operation: 'classes_copy',
       summary: 'Copy classes to another academic year',
       description:
-        'Copies the classes with their subjects and teachers, but not their students. Skips a class whose name and section the target year already has.',
+        'Copies the classes with their subjects and teachers, but not their students. Skips a class whose name and ' +
+        'section the target year already has.',
       body: ClassCopy,
       response: json(CopiedClasses),
     },
@@ -189,7 +194,8 @@ export const classes = resource(
       operation: 'classes_subjects_by_grade',
       summary: 'Add the subjects of a grade to classes',
       description:
-        'Adds the subjects of the subject template of the grade. If the grade has no template, adds every subject of the school with 5 periods per week. Does not change subjects that a class already has.',
+        'Adds the subjects of the subject template of the grade. If the grade has no template, adds every subject ' +
+        'of the school with 5 periods per week. Does not change subjects that a class already has.',
       body: SubjectsByGrade,
       response: json(AddedSubjects),
     },
@@ -204,7 +210,8 @@ export const classes = resource(
       operation: 'classes_update',
       summary: 'Update a class',
       description:
-        'A new grade also applies to the students of the class. 409 `conflict` for a new academic year once students have been enrolled, and for a capacity below the number of students.',
+        'A new grade also applies to the students of the class. 409 `conflict` for a new academic year once ' +
+        'students have been enrolled, and for a capacity below the number of students.',
       body: ClassInput.partial().meta({
         id: 'ClassChange',
         description: 'Any subset of the fields of a class.',
@@ -215,7 +222,8 @@ export const classes = resource(
       operation: 'classes_delete',
       summary: 'Delete a class',
       description:
-        'Also deletes its subjects and teacher assignments. 409 `in_use` if the class has or had students, also deleted ones, or if fees refer to it.',
+        'Also deletes its subjects and teacher assignments. 409 `in_use` if the class has or had students, also ' +
+        'deleted ones, or if fees refer to it.',
       response: json(Deleted),
     },
     'GET /:id/students': {
@@ -259,7 +267,8 @@ export const classes = resource(
       operation: 'classes_teachers_add',
       summary: 'Assign a teacher to a class',
       description:
-        'The teacher can access the class from their next request. 409 `conflict` if they would become class teacher of a second class in the academic year.',
+        'The teacher can access the class from their next request. 409 `conflict` if they would become class ' +
+        'teacher of a second class in the academic year.',
       body: ClassTeacherInput,
       response: json(ClassTeacher),
     },
@@ -267,7 +276,8 @@ export const classes = resource(
       operation: 'classes_teachers_remove',
       summary: 'Remove a teacher from a class',
       description:
-        'Also removes the teacher from the subjects of the class. The teacher loses access to the class with their next request. 409 `in_use` while the timetable of the class has lessons with this teacher.',
+        'Also removes the teacher from the subjects of the class. The teacher loses access to the class with their ' +
+        'next request. 409 `in_use` while the timetable of the class has lessons with this teacher.',
       response: json(Deleted),
     },
     'GET /:id/unassigned-teachers': {

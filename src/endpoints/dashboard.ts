@@ -28,7 +28,8 @@ export const Dashboard = z
       .meta({ description: `\`present\` includes students who came late; \`late\` is their number. ${nullWithout}` }),
     fee_summary: z.object({ collected_this_month: z.number().nullable(), pending: z.number().nullable() }).meta({
       description:
-        'Payments of this month minus reversals, and the open amounts of student fees and invoices. Both null without `fee.read` for the whole school, and without the feature `fees_management`.',
+        'Payments of this month minus reversals, and the open amounts of student fees and invoices. Both null ' +
+        'without `fee.read` for the whole school, and without the feature `fees_management`.',
     }),
     pending_leaves: z
       .int()
@@ -58,7 +59,8 @@ export const dashboard = resource('/dashboard', 'Dashboard', 'The key figures of
     operation: 'dashboard_get',
     summary: 'Get the dashboard',
     description:
-      'Answers every user of the school. Figures that the user may not see are null. A teacher gets the figures of the classes that they teach.',
+      'Answers every user of the school. Figures that the user may not see are null. A teacher gets the figures of ' +
+      'the classes that they teach.',
     response: json(Dashboard),
   },
 });

@@ -6,7 +6,8 @@ import { amount, date, Deleted, id, money, optionalText, pathId, text, timestamp
 /** How often a fee component is billed. */
 export const frequency = choice(['one_time', 'monthly', 'quarterly', 'half_yearly', 'term', 'annual'], {
   description:
-    'Billed per calendar month, quarter or half-year (three or six months, counted from the start of the academic year), term, or once per academic year (`annual`, `one_time`).',
+    'Billed per calendar month, quarter or half-year (three or six months, counted from the start of the academic ' +
+    'year), term, or once per academic year (`annual`, `one_time`).',
   synonyms: {
     one_time: ['once', 'one-off', 'single'],
     monthly: ['month', 'per month', 'every month'],
@@ -112,7 +113,8 @@ export const feeStructures = resource(
       operation: 'fee_structures_update',
       summary: 'Update a fee structure',
       description:
-        'Existing student fees keep their names and amounts. 409 `in_use` for removing a billed component or changing its frequency, and for another academic year after students have been billed.',
+        'Existing student fees keep their names and amounts. 409 `in_use` for removing a billed component or ' +
+        'changing its frequency, and for another academic year after students have been billed.',
       body: FeeStructureChange,
       response: json(FeeStructure),
     },

@@ -22,7 +22,8 @@ export const FinanceSummary = z
       .meta({ description: 'By the class of the student at billing, null for students without a class.' }),
     by_component: z.array(z.object({ name: z.string(), ...totals })).meta({
       description:
-        'Student fees only, by the name of the component at billing. Payments of a fee are allocated to its items in order.',
+        'Student fees only, by the name of the component at billing. Payments of a fee are allocated to its items ' +
+        'in order.',
     }),
     by_source: z.object({ student_fees: Source, invoices: Source }),
   })
@@ -37,7 +38,9 @@ export const financeSummary = resource(
       operation: 'finance_summary',
       summary: 'Get the finance summary',
       description:
-        'Adds up the student fees from the fee structures of the academic year and the invoices issued in it, without drafts and void invoices. 403 `forbidden` for users who may not see the whole school. 404 `not_found` for an unknown year.',
+        'Adds up the student fees from the fee structures of the academic year and the invoices issued in it, ' +
+        'without drafts and void invoices. 403 `forbidden` for users who may not see the whole school. 404 ' +
+        '`not_found` for an unknown year.',
       query: z.strictObject({
         academic_year_id: pathId.optional().meta({ description: 'Default: the current academic year.' }),
       }),

@@ -39,7 +39,10 @@ export const holidays = resource(
       operation: 'holidays_list',
       summary: 'List holidays',
       description:
-        'With `from_date`, `to_date` or `academic_year_id`, the holidays of those days: a recurring holiday is listed once for each year, with its date in that year. One of the two dates alone means a year from it or up to it. Without any of them, each holiday is listed once with its original date. `search` matches the name.',
+        'With `from_date`, `to_date` or `academic_year_id`, the holidays of those days: a recurring holiday is ' +
+        'listed once for each year, with its date in that year. One of the two dates alone means a year from it or ' +
+        'up to it. Without any of them, each holiday is listed once with its original date. `search` matches the ' +
+        'name.',
       response: page(
         Holiday,
         { academic_year_id: pathId.optional(), from_date: date.optional(), to_date: date.optional() },

@@ -58,7 +58,8 @@ export const impersonation = resource('/platform', 'Impersonation', 'Operators a
     operation: 'platform_tenants_impersonate',
     summary: 'Log in as an admin of a school',
     description:
-      `For ${String(impersonationMinutes)} minutes, if the school allows it (\`is_impersonation_allowed\`, otherwise 409 invalid_state). ` +
+      `For ${String(impersonationMinutes)} minutes, if the school allows it (\`is_impersonation_allowed\`, otherwise ` +
+      '409 invalid_state). ' +
       'Passwords, logins, roles, devices and calendar feeds cannot be changed. ' +
       'Each request is recorded in the audit log with both names, and the admins of the school are notified.',
     body: ImpersonationInput,

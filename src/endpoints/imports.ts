@@ -213,12 +213,11 @@ const dryRun = flag
   .optional()
   .meta({ description: 'Only validates the file: returns 200 with the report and changes nothing.' });
 
-const fileDescription = [
-  'A .csv (UTF-8; comma, semicolon or tab) or .xlsx (its first sheet) of at most',
-  `${String(maxRows)} rows and ${String(maxBytes / 1024 / 1024)} MB, whose first line has the column names.`,
-  'All rows are imported or none: if there are errors, the response is a 400 whose details list each error by',
-  '`rows.<line>.<column>`.',
-].join(' ');
+const fileDescription =
+  'A .csv (UTF-8; comma, semicolon or tab) or .xlsx (its first sheet) of at most ' +
+  `${String(maxRows)} rows and ${String(maxBytes / 1024 / 1024)} MB, whose first line has the column names. ` +
+  'All rows are imported or none: if there are errors, the response is a 400 whose details list each error by ' +
+  '`rows.<line>.<column>`.';
 
 const upload = { fields: ['file'], maxBytes, types: [csvType, xlsxType] };
 const form = z.strictObject({ dry_run: dryRun });
@@ -228,10 +227,9 @@ export const imports = resource('', 'Imports', 'Imports of students or teachers 
   'POST /students/import': {
     operation: 'imports_students',
     summary: 'Import students from a file',
-    description: [
-      `${fileDescription} Columns: ${listed('students')}.`,
+    description:
+      `${fileDescription} Columns: ${listed('students')}. ` +
       'Rows without an admission number get the next ones of the school.',
-    ].join(' '),
     query: form,
     body: form,
     upload,

@@ -139,13 +139,15 @@ export const InvoiceWithPayments = Invoice.extend({
 export const invoices = resource(
   '/fees/invoices',
   'Invoices',
-  'Invoices to students. A draft gets its number when it is issued. An issued invoice cannot be deleted, only voided, so that the numbers of a year have no gaps.',
+  'Invoices to students. A draft gets its number when it is issued. An issued invoice cannot be deleted, only ' +
+    'voided, so that the numbers of a year have no gaps.',
   {
     'GET /': {
       operation: 'invoices_list',
       summary: 'List invoices',
       description:
-        'Latest first, without void invoices. `status=void` lists those, `include_ended=true` all. `search` matches the invoice number and the student. A student sees only their own, and no drafts.',
+        'Latest first, without void invoices. `status=void` lists those, `include_ended=true` all. `search` matches ' +
+        'the invoice number and the student. A student sees only their own, and no drafts.',
       response: page(
         Invoice,
         {
@@ -181,7 +183,8 @@ export const invoices = resource(
       operation: 'invoices_delete',
       summary: 'Delete an invoice',
       description:
-        'Deletes a draft. Voids an issued invoice instead, because its number is in use. 404 if the invoice is void. 409 `invalid_state` if it has payments.',
+        'Deletes a draft. Voids an issued invoice instead, because its number is in use. 404 if the invoice is ' +
+        'void. 409 `invalid_state` if it has payments.',
       response: json(Deleted),
     },
     'POST /:id/issue': {
@@ -204,17 +207,22 @@ export const invoices = resource(
       summary: 'Download an invoice as a PDF',
       description: 'Returns the invoice or the receipt for its payments.',
       query: z.strictObject({
-        kind: choice(['invoice', 'receipt']).optional().meta({
-          description:
-            'Default: the receipt if the invoice is paid, else the invoice. 404 `not_found` for a receipt if nothing has been paid.',
-        }),
+        kind: choice(['invoice', 'receipt'])
+          .optional()
+          .meta({
+            description:
+              'Default: the receipt if the invoice is paid, else the invoice. 404 `not_found` for a receipt if ' +
+              'nothing has been paid.',
+          }),
       }),
     },
     'POST /:id/send-reminder': {
       operation: 'invoices_send_reminder',
       summary: 'Send a reminder for an invoice',
       description:
-        'Emails the invoice to the parent or, without an address of the parent, to the student, at most once a day. A second request on the same day returns the invoice and sends nothing. 409 `invalid_state` for a draft, a paid or void invoice, and if there is no email address.',
+        'Emails the invoice to the parent or, without an address of the parent, to the student, at most once a day. ' +
+        'A second request on the same day returns the invoice and sends nothing. 409 `invalid_state` for a draft, a ' +
+        'paid or void invoice, and if there is no email address.',
       response: json(InvoiceWithPayments),
     },
   },

@@ -53,7 +53,8 @@ function list(path: `/${string}`, description: string, exampleName: string): Res
       operation: `${operations}_delete`,
       summary: `Delete a ${singular}`,
       description:
-        '409 `in_use` while another record refers to it, also one of a deleted student. The message names the kind of record.',
+        '409 `in_use` while another record refers to it, also one of a deleted student. The message names the kind ' +
+        'of record.',
       response: json(Deleted),
     },
   });

@@ -150,7 +150,8 @@ export const notifications = resource(
         'gaps or duplicates, send the id of the last event as the header `Last-Event-ID` or the parameter ' +
         '`last_event_id`. A comment is sent every 25 seconds. The stream outlives the access token. It ends with the ' +
         'session, or when the school is deactivated or loses the feature. A user may have 5 streams at a time ' +
-        '(otherwise 429). The `EventSource` of a browser needs a stream token (`POST /api/notifications/stream-token`).',
+        '(otherwise 429). The `EventSource` of a browser needs a stream token (`POST ' +
+        '/api/notifications/stream-token`).',
       query: z.strictObject({
         token: text(2000).optional().meta({ description: 'A stream token, instead of the header Authorization.' }),
         last_event_id: eventId

@@ -87,13 +87,15 @@ export const Payment = z
 export const financePayments = resource(
   '/finance/payments',
   'Finance payments',
-  'Payments of student fees, and reversals and receipts of all payments. A payment never changes: a reversal is a new payment with a negative amount.',
+  'Payments of student fees, and reversals and receipts of all payments. A payment never changes: a reversal is a ' +
+    'new payment with a negative amount.',
   {
     'POST /': {
       operation: 'payments_create',
       summary: 'Create a payment of a student fee',
       description:
-        '409 `conflict` if the amount exceeds the balance; the message names the balance. 409 `invalid_state` if the fee is waived.',
+        '409 `conflict` if the amount exceeds the balance; the message names the balance. 409 `invalid_state` if ' +
+        'the fee is waived.',
       body: PaymentInput,
       response: created(Payment),
     },
@@ -112,7 +114,9 @@ export const financePayments = resource(
       operation: 'payments_reverse',
       summary: 'Reverse a payment',
       description:
-        'Reverses a payment of a student fee or an invoice in full. Returns a new payment of today with the negative amount. The amount is owed again, unless the fee is waived. 409 `conflict` for a reversal or a payment that is already reversed.',
+        'Reverses a payment of a student fee or an invoice in full. Returns a new payment of today with the ' +
+        'negative amount. The amount is owed again, unless the fee is waived. 409 `conflict` for a reversal or a ' +
+        'payment that is already reversed.',
       body: z
         .strictObject({
           reason: text(500).meta({
@@ -143,14 +147,16 @@ export const feePayments = resource('/fees/payments', 'Fee payments', 'Payments 
     operation: 'payments_list',
     summary: 'List payments',
     description:
-      'Payments of student fees and invoices, including reversals, latest first. `search` matches receipt, reference and invoice number, and the student. A student sees only their own.',
+      'Payments of student fees and invoices, including reversals, latest first. `search` matches receipt, ' +
+      'reference and invoice number, and the student. A student sees only their own.',
     response: page(Payment, filters, { maxDays: Infinity }),
   },
   'GET /export': {
     operation: 'payments_export',
     summary: 'Export payments',
     description:
-      'A .csv or .xlsx file with all payments that match the filters, including reversals, oldest first. 403 `forbidden` for users who may not see the whole school.',
+      'A .csv or .xlsx file with all payments that match the filters, including reversals, oldest first. 403 ' +
+      '`forbidden` for users who may not see the whole school.',
     query: dateRange(z.strictObject({ ...exportFormat, search, ...filters })),
     response: exported('payments_export', {
       name: 'payments',
@@ -175,7 +181,8 @@ export const feePayments = resource('/fees/payments', 'Fee payments', 'Payments 
     operation: 'payments_create_for_invoice',
     summary: 'Create a payment of an invoice',
     description:
-      '409 `conflict` if the amount exceeds the balance; the message names the balance. 409 `invalid_state` if the invoice is a draft or void.',
+      '409 `conflict` if the amount exceeds the balance; the message names the balance. 409 `invalid_state` if the ' +
+      'invoice is a draft or void.',
     body: InvoicePaymentInput,
     response: created(Payment, { location: '/api/finance/payments' }),
   },

@@ -58,7 +58,8 @@ const tenantFields = {
     .meta({
       id: 'FeatureFlags',
       description:
-        'Overrides the features of the plan, by name. Names other than these five are stored and returned, but enable no endpoints.',
+        'Overrides the features of the plan, by name. Names other than these five are stored and returned, but ' +
+        'enable no endpoints.',
       examples: [{ transport: true }],
       override: {
         type: 'object',
@@ -223,7 +224,8 @@ export const platform = resource('/platform', 'Platform', 'For operators: school
     operation: 'platform_tenants_list',
     summary: 'List schools',
     description:
-      '`search` is one text that the name, the subdomain or the contact email contains. Case and accents are ignored. Deleted schools are listed only with status=deleted.',
+      '`search` is one text that the name, the subdomain or the contact email contains. Case and accents are ' +
+      'ignored. Deleted schools are listed only with status=deleted.',
     response: page(Tenant, schoolFilters, { sorts: ['plan', 'total_students'] }),
   },
   'POST /tenants': {
@@ -244,7 +246,8 @@ export const platform = resource('/platform', 'Platform', 'For operators: school
         ...tenantFields,
         is_impersonation_allowed: z.boolean().meta({
           description:
-            'false ends impersonations of its admins at once. Changing it to true is a 403: only the school can do that.',
+            'false ends impersonations of its admins at once. Changing it to true is a 403: only the school can do ' +
+            'that.',
         }),
       })
       .partial()
@@ -279,7 +282,8 @@ export const platform = resource('/platform', 'Platform', 'For operators: school
     summary: 'Renew, extend, cancel or reactivate the subscription of a school',
     description:
       '`current_period_end` alone extends a trial, and renews or reactivates any other subscription until then. ' +
-      '`active` without an end starts a month now, unless the subscription is active already. `cancelled` takes effect ' +
+      '`active` without an end starts a month now, unless the subscription is active already. `cancelled` takes ' +
+      'effect ' +
       'now. `trialing` needs an end; 409 invalid_state for an active subscription.',
     body: z
       .strictObject({

@@ -121,7 +121,8 @@ const SchoolInfoInput = z
     locale: locale.optional(),
     invoice_reminders: formBoolean.meta({
       description:
-        'Whether reminders for overdue invoices are sent automatically: a day after the due date, then every 7 days for 60 days.',
+        'Whether reminders for overdue invoices are sent automatically: a day after the due date, then every 7 days ' +
+        'for 60 days.',
       override: { type: 'boolean' },
     }),
     payment_details: optionalText(1000).meta({
@@ -129,13 +130,15 @@ const SchoolInfoInput = z
     }),
     is_impersonation_allowed: formBoolean.meta({
       description:
-        `Whether operators may log in on behalf of admins of the school, for ${String(impersonationMinutes)} minutes at a time. ` +
+        `Whether operators may log in on behalf of admins of the school, for ${String(impersonationMinutes)} ` +
+        'minutes at a time. ' +
         'The admins are notified. Only admins may change this. False ends such sessions at once.',
       override: { type: 'boolean' },
     }),
     is_second_factor_required: formBoolean.meta({
       description:
-        'Whether users with any role besides student need a second factor to log in. Only admins who have one may change this. Sessions of users without one end within 15 minutes.',
+        'Whether users with any role besides student need a second factor to log in. Only admins who have one may ' +
+        'change this. Sessions of users without one end within 15 minutes.',
       override: { type: 'boolean' },
     }),
     action_url_hosts: hosts.optional().meta({
@@ -144,7 +147,9 @@ const SchoolInfoInput = z
     }),
     logo: logo.meta({
       description:
-        'A data URL of a JPEG or PNG of at most 1 MB; or an https address, which is stored as it is and not printed; or the address of the current logo, to keep it. Null or empty deletes the logo. A form sends a file instead.',
+        'A data URL of a JPEG or PNG of at most 1 MB; or an https address, which is stored as it is and not ' +
+        'printed; or the address of the current logo, to keep it. Null or empty deletes the logo. A form sends a ' +
+        'file instead.',
       examples: ['https://green-valley.example/logo.png'],
       override: { type: ['string', 'null'] },
     }),
@@ -224,7 +229,8 @@ export const schoolSetup = resource(
       body: SchoolInfoInput,
       isUpdate: true,
       description:
-        'The logo is printed on documents, unless it is a WebP. It is stored upright, without metadata, and reduced to 2,000 pixels on each side. 400 if it is damaged or has more than 50 million pixels.',
+        'The logo is printed on documents, unless it is a WebP. It is stored upright, without metadata, and reduced ' +
+        'to 2,000 pixels on each side. 400 if it is damaged or has more than 50 million pixels.',
       upload: {
         fields: ['logo'],
         maxBytes: 5 * 1024 * 1024,
@@ -248,7 +254,8 @@ export const schoolSetup = resource(
       operation: 'school_setup_academic_year',
       summary: 'Set the current academic year',
       description:
-        'Creates the year, or updates the year with this name, and makes it the current one. A school that has completed its setup stays in its current year, unless the new one includes today.',
+        'Creates the year, or updates the year with this name, and makes it the current one. A school that has ' +
+        'completed its setup stays in its current year, unless the new one includes today.',
       body: YearInput,
       response: json(AcademicYear),
     },

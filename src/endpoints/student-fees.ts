@@ -64,12 +64,17 @@ const GenerateInput = z
     }),
     date: date.optional().meta({
       description:
-        'A day of the academic year. The month, quarter, half-year, term and year that contain it are billed. Default: today or, outside the academic year, its nearest day.',
+        'A day of the academic year. The month, quarter, half-year, term and year that contain it are billed. ' +
+        'Default: today or, outside the academic year, its nearest day.',
     }),
-    prorate: z.boolean().optional().meta({
-      description:
-        'Whether students who joined within a period pay only for its remaining days, including the day on which they joined.',
-    }),
+    prorate: z
+      .boolean()
+      .optional()
+      .meta({
+        description:
+          'Whether students who joined within a period pay only for its remaining days, including the day on which ' +
+          'they joined.',
+      }),
     dry_run: z.boolean().optional().meta({ description: 'Returns the result without billing anyone.' }),
   })
   .meta({ id: 'GenerateStudentFees' });
@@ -97,7 +102,9 @@ export const Generated = z
       )
       .meta({
         description:
-          'Why students were skipped. `already_billed`: for the same period; `joined_later`: after the period; `no_term`: no term contains the date; `removed`: no longer in the class or the school; `not_in_class`: listed, but in none of the classes; `nothing_due`: the prorated amount is less than a cent.',
+          'Why students were skipped. `already_billed`: for the same period; `joined_later`: after the period; ' +
+          '`no_term`: no term contains the date; `removed`: no longer in the class or the school; `not_in_class`: ' +
+          'listed, but in none of the classes; `nothing_due`: the prorated amount is less than a cent.',
       }),
     amount: amount.meta({ description: 'The total of the fees created.' }),
     date,
@@ -115,7 +122,8 @@ export const studentFees = resource(
       operation: 'student_fees_list',
       summary: 'List student fees',
       description:
-        'Ordered by due date. `search` matches name and admission number of the student. A student sees only their own.',
+        'Ordered by due date. `search` matches name and admission number of the student. A student sees only their ' +
+        'own.',
       response: page(
         StudentFee,
         {
@@ -135,7 +143,10 @@ export const studentFees = resource(
       operation: 'student_fees_generate',
       summary: 'Bill students',
       description:
-        'Creates one fee for each active student of the assigned classes, with an item for each component and the period that contains `date`. A component is billed once per student and period, so a second run bills only new students. 422 `invalid_reference` for a class to which the fee structure is not assigned. 409 `invalid_state` for a fee structure without classes or components.',
+        'Creates one fee for each active student of the assigned classes, with an item for each component and the ' +
+        'period that contains `date`. A component is billed once per student and period, so a second run bills only ' +
+        'new students. 422 `invalid_reference` for a class to which the fee structure is not assigned. 409 ' +
+        '`invalid_state` for a fee structure without classes or components.',
       body: GenerateInput,
       response: json(Generated),
     },
@@ -156,7 +167,8 @@ export const studentFees = resource(
       operation: 'student_fees_delete',
       summary: 'Delete a student fee',
       description:
-        'For fees created by mistake: their periods can then be billed again. 409 `in_use` if the fee has payments, even reversed ones.',
+        'For fees created by mistake: their periods can then be billed again. 409 `in_use` if the fee has payments, ' +
+        'even reversed ones.',
       response: json(Deleted),
     },
     'POST /:id/waive': {

@@ -53,7 +53,9 @@ const StudentChange = z
     ...fields,
     deleted_at: z.null('This field is read-only. Only null is allowed, which restores the student.').meta({
       description:
-        'Null restores a deleted student, without the login. Requires `student.delete`. The body must have no other field except `admission_number`; otherwise a deleted student is a 404. 409 `conflict` if the admission number is in use now; give another one.',
+        'Null restores a deleted student, without the login. Requires `student.delete`. The body must have no other ' +
+        'field except `admission_number`; otherwise a deleted student is a 404. 409 `conflict` if the admission ' +
+        'number is in use now; give another one.',
     }),
   })
   .partial()
@@ -260,14 +262,18 @@ export const students = resource(
       operation: 'students_me_dashboard',
       summary: 'Get your student dashboard',
       description:
-        'Your class, attendance, fees, lessons of today and unread notifications. 404 `not_found` if your account is not linked to a student.',
+        'Your class, attendance, fees, lessons of today and unread notifications. 404 `not_found` if your account ' +
+        'is not linked to a student.',
       response: json(StudentDashboard),
     },
     'POST /promote': {
       operation: 'students_promote',
       summary: 'Promote students to a class of a later academic year',
       description:
-        'Promotes all students or none. 409 `conflict` if a student cannot be promoted; `details` gives the reason for each such student. Takes effect today, even if the new academic year has not begun, because a student has one class at a time: the old enrollment is completed and the new one begins. Promote after the last lesson of the old year.',
+        'Promotes all students or none. 409 `conflict` if a student cannot be promoted; `details` gives the reason ' +
+        'for each such student. Takes effect today, even if the new academic year has not begun, because a student ' +
+        'has one class at a time: the old enrollment is completed and the new one begins. Promote after the last ' +
+        'lesson of the old year.',
       body: Promotion,
       response: json(Promoted),
     },
@@ -275,7 +281,8 @@ export const students = resource(
       operation: 'students_promotion_preview',
       summary: 'Preview a promotion',
       description:
-        'Changes nothing. A student cannot be promoted if they are inactive or already enrolled in this or a later academic year. If the class does not have enough free seats, the first students of `student_ids` get them.',
+        'Changes nothing. A student cannot be promoted if they are inactive or already enrolled in this or a later ' +
+        'academic year. If the class does not have enough free seats, the first students of `student_ids` get them.',
       body: Promotion,
       response: json(PromotionPreview),
     },
@@ -301,7 +308,8 @@ export const students = resource(
       operation: 'students_delete',
       summary: 'Delete a student',
       description:
-        'Soft delete: the history stays. The login is deleted, and the admission number can be used again. `PUT` with `deleted_at: null` restores the student.',
+        'Soft delete: the history stays. The login is deleted, and the admission number can be used again. `PUT` ' +
+        'with `deleted_at: null` restores the student.',
       response: json(Student),
     },
     'GET /:student_id/documents': {
@@ -314,7 +322,8 @@ export const students = resource(
       operation: 'students_documents_create',
       summary: 'Create a document of a student',
       description:
-        'Accepts PDF, JPEG, PNG, WebP, and Microsoft Office and OpenDocument files up to 10 MB. The type is detected from the content.',
+        'Accepts PDF, JPEG, PNG, WebP, and Microsoft Office and OpenDocument files up to 10 MB. The type is ' +
+        'detected from the content.',
       upload: { fields: ['file'], maxBytes: 10 * 1024 * 1024, types: documentTypes },
       body: DocumentInput,
       response: created(StudentDocument),

@@ -10,7 +10,8 @@ export const subscriptionStatus = z.enum(['trialing', 'active', 'past_due', 'can
   id: 'SubscriptionStatus',
   description:
     '`trialing` or `active` until the end of the period, then `past_due` for the grace period of the school ' +
-    '(`grace_days`, 14 by default), then `cancelled`. `past_due` allows everything except operations that need an active subscription. `cancelled` allows ' +
+    '(`grace_days`, 14 by default), then `cancelled`. `past_due` allows everything except operations that need an ' +
+    'active subscription. `cancelled` allows ' +
     'reading, exports, logins and the choice of a plan; other writes get 402 subscription_inactive.',
 });
 
@@ -50,7 +51,8 @@ const Plans = z
       is_current: z.boolean().meta({ description: 'Whether this is the current plan of the school.' }),
       is_available: z.boolean().meta({
         description:
-          'Whether the school can choose it: its limits are not exceeded, and it is not the current plan of an active ' +
+          'Whether the school can choose it: its limits are not exceeded, and it is not the current plan of an ' +
+          'active ' +
           'subscription.',
       }),
     }),
@@ -68,7 +70,8 @@ export const subscription = resource('/subscription', 'Subscription', 'The plan 
     operation: 'subscription_upgrade',
     summary: 'Change the plan',
     description:
-      'Applies from the next request, starts a period of a month, and activates the subscription. The current plan is ' +
+      'Applies from the next request, starts a period of a month, and activates the subscription. The current plan ' +
+      'is ' +
       'accepted unless the subscription is active, and a smaller plan if the school fits its limits. ' +
       '409 conflict for the current plan of an active subscription, and for a plan whose limits the school exceeds.',
     body: z.strictObject({ plan_id: id }).meta({ id: 'SubscriptionUpgrade' }),

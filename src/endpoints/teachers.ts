@@ -197,7 +197,8 @@ export const teachers = resource(
       operation: 'teachers_list',
       summary: 'List teachers',
       description:
-        'By last name. `search` matches name, email, employee number and phone. Teachers see only the public fields of other teachers, and their search matches only name and email.',
+        'By last name. `search` matches name, email, employee number and phone. Teachers see only the public fields ' +
+        'of other teachers, and their search matches only name and email.',
       response: page(Teacher, {
         class_id: pathId.optional().meta({ description: 'Teachers of this class.' }),
         is_active: flag.optional(),
@@ -247,7 +248,8 @@ export const teachers = resource(
       operation: 'teachers_leaves_decide',
       summary: 'Approve or reject a leave',
       description:
-        'Notifies the teacher. 409 `invalid_state` if the leave is not pending, 409 `conflict` if it overlaps an approved leave of the teacher. You cannot decide on your own leave.',
+        'Notifies the teacher. 409 `invalid_state` if the leave is not pending, 409 `conflict` if it overlaps an ' +
+        'approved leave of the teacher. You cannot decide on your own leave.',
       body: LeaveDecision,
       response: json(Leave),
     },
@@ -255,7 +257,8 @@ export const teachers = resource(
       operation: 'teachers_leaves_delete',
       summary: 'Delete a leave',
       description:
-        'A teacher can delete their own pending leave; otherwise 409 `invalid_state`. With `leave.manage`, any leave can be deleted.',
+        'A teacher can delete their own pending leave; otherwise 409 `invalid_state`. With `leave.manage`, any ' +
+        'leave can be deleted.',
       response: json(Deleted),
     },
     'GET /:id': { operation: 'teachers_get', summary: 'Get a teacher', response: json(Teacher) },
@@ -273,7 +276,8 @@ export const teachers = resource(
       operation: 'teachers_delete',
       summary: 'Delete a teacher',
       description:
-        'Soft delete: the history stays. The login is deleted, and the employee number can be used again. 409 `in_use` while the teacher teaches a class of the current academic year or a later one.',
+        'Soft delete: the history stays. The login is deleted, and the employee number can be used again. 409 ' +
+        '`in_use` while the teacher teaches a class of the current academic year or a later one.',
       response: json(Deleted),
     },
     'GET /:id/leaves': {

@@ -125,7 +125,8 @@ export const transportBuses = resource(
       operation: 'transport_buses_delete',
       summary: 'Delete a bus',
       description:
-        'The history is kept and the registration number can be used again. 409 `in_use` while a route uses the bus or an assignment has not ended.',
+        'The history is kept and the registration number can be used again. 409 `in_use` while a route uses the bus ' +
+        'or an assignment has not ended.',
       response: json(Deleted),
     },
     'GET /:id/details': {

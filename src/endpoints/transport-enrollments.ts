@@ -62,7 +62,8 @@ export const transportEnrollments = resource(
       operation: 'transport_enrollments_list',
       summary: 'List enrollments',
       description:
-        'Active enrollments. `status=cancelled` lists the cancelled ones, `include_ended=true` all. `search` matches the name and admission number of the student.',
+        'Active enrollments. `status=cancelled` lists the cancelled ones, `include_ended=true` all. `search` ' +
+        'matches the name and admission number of the student.',
       response: page(
         Enrollment,
         {
@@ -81,7 +82,9 @@ export const transportEnrollments = resource(
       operation: 'transport_enroll_create',
       summary: 'Enroll a student',
       description:
-        'Seats are counted separately for the trip to school and the trip home. 409 `conflict` if a requested trip has no free seat, also in a bus that is assigned for later, or if the student already has an active enrollment.',
+        'Seats are counted separately for the trip to school and the trip home. 409 `conflict` if a requested trip ' +
+        'has no free seat, also in a bus that is assigned for later, or if the student already has an active ' +
+        'enrollment.',
       body: EnrollmentInput,
       response: created(Enrollment),
     },
@@ -90,7 +93,8 @@ export const transportEnrollments = resource(
       operation: 'transport_enroll_cancel',
       summary: 'Cancel an enrollment',
       description:
-        'The enrollment leaves the default list and stays in the list with `status=cancelled`. 404 if it is already cancelled.',
+        'The enrollment leaves the default list and stays in the list with `status=cancelled`. 404 if it is already ' +
+        'cancelled.',
       query: z.strictObject({ reason: optionalText(500).meta({ examples: ['Moved house'] }) }),
       response: json(Deleted),
     },

@@ -68,7 +68,8 @@ export const transportDrivers = resource('/transport/drivers', 'Drivers', 'Bus d
     operation: 'transport_drivers_delete',
     summary: 'Delete a driver',
     description:
-      'The history is kept and the license number can be used again. 409 `in_use` while a route uses the driver or an assignment has not ended.',
+      'The history is kept and the license number can be used again. 409 `in_use` while a route uses the driver or ' +
+      'an assignment has not ended.',
     response: json(Deleted),
   },
 });

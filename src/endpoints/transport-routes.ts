@@ -55,13 +55,18 @@ export const Route = z
       .nullable()
       .meta({
         description:
-          "Today's bus and driver: from today's exception, else from the assignment, else the defaults of the route. Null if the route is inactive.",
+          "Today's bus and driver: from today's exception, else from the assignment, else the defaults of the " +
+          'route. Null if the route is inactive.',
       }),
     stop_count: z.int(),
-    capacity: z.int().nullable().meta({
-      description:
-        'Seats of the smallest bus that serves the route from today on. Null without a bus and when a student reads it.',
-    }),
+    capacity: z
+      .int()
+      .nullable()
+      .meta({
+        description:
+          'Seats of the smallest bus that serves the route from today on. Null without a bus and when a student ' +
+          'reads it.',
+      }),
     student_count: count,
     pickup_count: count,
     drop_count: count,
@@ -75,7 +80,8 @@ const sequence = z
   .max(1000)
   .meta({
     description:
-      'Position on the way to school, from 1. Inserting a stop moves the following ones; a number beyond the end appends.',
+      'Position on the way to school, from 1. Inserting a stop moves the following ones; a number beyond the end ' +
+      'appends.',
     examples: [1],
   });
 const stopFields = {
@@ -178,7 +184,8 @@ export const transportRoutes = resource(
       operation: 'transport_routes_reorder',
       summary: 'Reorder the stops of a route',
       description:
-        'Takes all stops of the route and returns them in their new order. Times stay with the positions: the new second stop gets the times of the old second stop. 422 `invalid_reference` for a stop of another route.',
+        'Takes all stops of the route and returns them in their new order. Times stay with the positions: the new ' +
+        'second stop gets the times of the old second stop. 422 `invalid_reference` for a stop of another route.',
       body: StopOrder,
       response: json(z.array(Stop)),
     },
@@ -200,7 +207,8 @@ export const transportStops = resource(
       operation: 'transport_stops_create',
       summary: 'Create a stop',
       description:
-        'Appends the stop to its route or inserts it at `sequence`. 409 `conflict` if its times would go backwards along the route.',
+        'Appends the stop to its route or inserts it at `sequence`. 409 `conflict` if its times would go backwards ' +
+        'along the route.',
       body: StopInput,
       response: created(Stop),
     },

@@ -83,7 +83,8 @@ export const Conflicts = z
           .enum(['bus', 'driver', 'staff', 'route', 'inactive', 'insurance', 'fitness', 'license', 'capacity'])
           .meta({
             description:
-              'bus, driver, staff: busy on another route; route: already assigned; inactive: not in service; insurance, fitness, license: expires; capacity: fewer seats than students.',
+              'bus, driver, staff: busy on another route; route: already assigned; inactive: not in service; ' +
+              'insurance, fitness, license: expires; capacity: fewer seats than students.',
           }),
         path: z.string().meta({ description: 'The field that causes the conflict.' }),
         message: z.string(),
@@ -109,7 +110,9 @@ export const transportSchedules = resource(
       operation: 'transport_schedules_list',
       summary: 'List the daily schedule',
       description:
-        'One entry per route and school day. Give `date`, or `from_date` and `to_date` (at most 100 days); with only one of the two, the list covers one week, and without any date the week from today. `search` matches the route. A student sees only the route in which they are enrolled.',
+        'One entry per route and school day. Give `date`, or `from_date` and `to_date` (at most 100 days); with ' +
+        'only one of the two, the list covers one week, and without any date the week from today. `search` matches ' +
+        'the route. A student sees only the route in which they are enrolled.',
       response: page(
         ScheduledRoute,
         { date: date.optional(), from_date: date.optional(), to_date: date.optional(), ...resourceFilters },
@@ -130,7 +133,8 @@ export const transportSchedules = resource(
       operation: 'transport_exceptions_create',
       summary: 'Cancel a route on a day, or replace its bus or driver',
       description:
-        '409 `conflict` if the route already has an exception on that day. 409 `schedule_conflict` lists every conflict of a replacement, including routes that the bus serves by default.',
+        '409 `conflict` if the route already has an exception on that day. 409 `schedule_conflict` lists every ' +
+        'conflict of a replacement, including routes that the bus serves by default.',
       body: ExceptionInput,
       response: created(Exception),
     },
@@ -143,23 +147,30 @@ export const transportSchedules = resource(
       operation: 'transport_exceptions_delete',
       summary: 'Delete an exception',
       description:
-        'Restores the planned schedule of the day. 409 `schedule_conflict` if the bus or driver of a cancelled route is used elsewhere on that day.',
+        'Restores the planned schedule of the day. 409 `schedule_conflict` if the bus or driver of a cancelled ' +
+        'route is used elsewhere on that day.',
       response: json(Deleted),
     },
     'GET /conflict-check': {
       operation: 'transport_conflict_check',
       summary: 'Check for conflicts',
       description:
-        'By default from today for one week; with one of the two dates, the week that begins or ends with it. With a bus or driver: the conflicts that `POST /api/transport/bus-assignments` or, with kind `replacement`, `POST /api/transport/schedules/exceptions` would report for these days, for one route (`route_id`) or any. Without a bus or driver: the conflicts in the existing plan of the route or of all routes.',
+        'By default from today for one week; with one of the two dates, the week that begins or ends with it. With ' +
+        'a bus or driver: the conflicts that `POST /api/transport/bus-assignments` or, with kind `replacement`, ' +
+        '`POST /api/transport/schedules/exceptions` would report for these days, for one route (`route_id`) or any. ' +
+        'Without a bus or driver: the conflicts in the existing plan of the route or of all routes.',
       query: dateRange(
         z.strictObject({
           ...resourceFilters,
           from_date: date.optional(),
           to_date: date.optional(),
-          kind: choice(['assignment', 'replacement']).optional().meta({
-            description:
-              'A replacement cannot use a bus or driver that serves another route. An assignment overrides the defaults of other routes. Defaults to `assignment`.',
-          }),
+          kind: choice(['assignment', 'replacement'])
+            .optional()
+            .meta({
+              description:
+                'A replacement cannot use a bus or driver that serves another route. An assignment overrides the ' +
+                'defaults of other routes. Defaults to `assignment`.',
+            }),
         }),
         366,
       ),
@@ -218,7 +229,10 @@ export const transportAssignments = resource(
       operation: 'transport_assignments_create',
       summary: 'Assign a bus, a driver and an attendant to a route',
       description:
-        'During its period the assignment overrides the default bus and driver of routes. 409 `schedule_conflict` lists every conflict: a bus, driver or attendant that is busy elsewhere, documents that are not valid until `ends_on` (or on the first day of an open-ended assignment), or too few seats for the enrolled students.',
+        'During its period the assignment overrides the default bus and driver of routes. 409 `schedule_conflict` ' +
+        'lists every conflict: a bus, driver or attendant that is busy elsewhere, documents that are not valid ' +
+        'until `ends_on` (or on the first day of an open-ended assignment), or too few seats for the enrolled ' +
+        'students.',
       body: AssignmentInput,
       response: created(Assignment),
     },
@@ -227,7 +241,8 @@ export const transportAssignments = resource(
       operation: 'transport_assignments_update',
       summary: 'Update an assignment',
       description:
-        'Set `ends_on` to end the assignment. 409 `schedule_conflict` as on create, unless the change only shortens the period.',
+        'Set `ends_on` to end the assignment. 409 `schedule_conflict` as on create, unless the change only shortens ' +
+        'the period.',
       body: AssignmentChange,
       response: json(Assignment),
     },

@@ -151,7 +151,9 @@ const GenerateFees = z
   .strictObject({
     date: date.optional().meta({
       description:
-        'A day of the academic year. Students enrolled on that day are billed for the month, quarter, half-year, term or year that contains it. Defaults to today, or to the first or last day of the year if today is outside it.',
+        'A day of the academic year. Students enrolled on that day are billed for the month, quarter, half-year, ' +
+        'term or year that contains it. Defaults to today, or to the first or last day of the year if today is ' +
+        'outside it.',
     }),
     due_date: date.optional().meta({ description: 'Defaults to 30 days after `date`.' }),
     dry_run: z.boolean().optional().meta({ description: 'If true, returns the result without saving anything.' }),
@@ -167,7 +169,8 @@ export const transport = resource(
       operation: 'transport_dashboard',
       summary: 'Get the transport dashboard',
       description:
-        "Totals, occupancy of each route, today's exceptions, expiring documents, routes without a bus, and inactive students who are still enrolled.",
+        "Totals, occupancy of each route, today's exceptions, expiring documents, routes without a bus, and " +
+        'inactive students who are still enrolled.',
       response: json(Dashboard),
     },
     'GET /fee-plans': {
@@ -180,7 +183,8 @@ export const transport = resource(
       operation: 'transport_fee_plans_create',
       summary: 'Create a fee plan',
       description:
-        'Creates a fee structure with one component. 409 `conflict` if the academic year already has a fee structure of this name.',
+        'Creates a fee structure with one component. 409 `conflict` if the academic year already has a fee ' +
+        'structure of this name.',
       body: FeePlanInput,
       response: created(FeePlan),
     },
@@ -189,7 +193,8 @@ export const transport = resource(
       operation: 'transport_fee_plans_update',
       summary: 'Update a fee plan',
       description:
-        'Fees that are already billed keep their name and amount. 409 `in_use` if the frequency changes after fees were billed.',
+        'Fees that are already billed keep their name and amount. 409 `in_use` if the frequency changes after fees ' +
+        'were billed.',
       body: FeePlanChange,
       response: json(FeePlan),
     },
@@ -203,7 +208,9 @@ export const transport = resource(
       operation: 'transport_fee_plans_generate',
       summary: 'Bill enrolled students',
       description:
-        'Generates student fees, like `POST /api/finance/student-fees/generate`, for the students to whom the plan applies on the given day. Each period is billed once per student, so a second run bills only newly enrolled students.',
+        'Generates student fees, like `POST /api/finance/student-fees/generate`, for the students to whom the plan ' +
+        'applies on the given day. Each period is billed once per student, so a second run bills only newly ' +
+        'enrolled students.',
       body: GenerateFees,
       response: json(Generated),
     },
@@ -211,7 +218,8 @@ export const transport = resource(
       operation: 'transport_contact_sheet',
       summary: 'Export the contact sheet',
       description:
-        'A .csv or .xlsx file of the enrolled students by route and stop: student, class, parent, phone, stop and times. Text that a spreadsheet program would read as a formula is neutralized.',
+        'A .csv or .xlsx file of the enrolled students by route and stop: student, class, parent, phone, stop and ' +
+        'times. Text that a spreadsheet program would read as a formula is neutralized.',
       query: z.strictObject({
         ...exportFormat,
         route_id: pathId.optional().meta({ description: 'Only this route; 404 if it does not exist.' }),

@@ -198,7 +198,8 @@ export const twoFactor = resource('/auth', 'Two-factor login', 'Codes, recovery 
     operationId: 'auth_login_verify',
     summary: 'Complete a login with the second factor',
     description:
-      'Send one of `code`, `recovery_code` and `passkey`. A wrong code keeps the challenge. After ten wrong codes in 15 ' +
+      'Send one of `code`, `recovery_code` and `passkey`. A wrong code keeps the challenge. After ten wrong codes ' +
+      'in 15 ' +
       'minutes, or 30 in a day, the account accepts no more for a while, whichever challenge they were sent with. ' +
       'After `POST /api/auth/login/enroll` the first code of the app turns the second factor on, and the answer has ' +
       '`recovery_codes`.',

@@ -91,7 +91,8 @@ export const users = resource('/users', 'Users', 'Who can log in to a school.', 
     operation: 'users_second_factor_delete',
     summary: 'Reset the second factor of a user',
     description:
-      'For a user who has lost their second factor. Sends the user an email. They log in with the password alone unless the school ' +
+      'For a user who has lost their second factor. Sends the user an email. They log in with the password alone ' +
+      'unless the school ' +
       'requires a second factor. Audited. Forbidden for a user with permissions that you do not have.',
     response: json(Deleted),
   },

@@ -41,7 +41,8 @@ export const webhooks = webhookResource({
       'teacher.read, class.read, attendance.read, timetable.read, fee.read (invoices and payments), transport.read.',
     create: '403 `forbidden` if you may not read the records of an event. ',
     update:
-      ' 403 `forbidden` if you may not read the records of one of its events. 409 `invalid_state` to enable a webhook ' +
+      ' 403 `forbidden` if you may not read the records of one of its events. 409 `invalid_state` to enable a ' +
+      'webhook ' +
       'without a secret, as after an import of the school: rotate the secret first.',
   },
 });

@@ -93,8 +93,9 @@ export function isScalar(schema: z.ZodType): boolean {
 }
 
 /**
- * Null or absent (undefined) for an optional field without a value. Other values, and those of required fields, stay. In
- * an update, where every field is optional, a field that cannot be null stays too: to ignore it would look like success.
+ * Null or absent (undefined) for an optional field without a value. Other values, and those of required fields, stay.
+ * In an update, where every field is optional, a field that cannot be null stays too: to ignore it would look like
+ * success.
  */
 function coerceBlank(field: z.ZodType, value: unknown, isUpdate: boolean): unknown {
   if (!isScalar(field) || field.safeParse(value).success) return value;

@@ -4,7 +4,7 @@ import type { ErrorName } from '../domain/errors.ts';
 export interface Operation {
   name: string;
   access: 'public' | 'token' | 'feed' | 'picture' | 'refresh' | 'any' | 'tenant' | 'platform' | 'analyst';
-  /** Where it runs with several servers: on that of the school, at the home of the platform, or on that of a new school. */
+  /** Where it runs with several servers: at the home of the platform, on that of the school, or of a new one. */
   runs_on: 'home' | 'school' | 'new_school';
   permission: string | null;
   allows_own_rows: boolean;

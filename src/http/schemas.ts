@@ -71,7 +71,8 @@ export const pictureUrl = z
   .nullable()
   .meta({
     description:
-      'The address of the picture, relative to that of the service; null without a picture. An `<img>` can show it: it is signed, needs no token, and expires within a day. Read the record again for a new one.',
+      'The address of the picture, relative to that of the service; null without a picture. An `<img>` can show it: ' +
+      'it is signed, needs no token, and expires within a day. Read the record again for a new one.',
     examples: ['/api/pictures/3-17-1790899200-5f2c...'],
   });
 
@@ -160,8 +161,8 @@ export const uniqueBy =
   };
 
 /**
- * A body field with a default. OpenAPI describes it in words, because generators of types treat a field with the keyword
- * `default` as one that is always there.
+ * A body field with a default. OpenAPI describes it in words, because generators of types treat a field with the
+ * keyword `default` as one that is always there.
  */
 export const withDefault = (schema: z.ZodNumber, value: number) =>
   schema.default(value).meta({

@@ -5,7 +5,8 @@ import { text } from '../../http/schemas.ts';
 /** What a notification opens. `checkActionUrl` checks it, because the rules depend on the configuration. */
 export const actionUrl = text(500).meta({
   description:
-    'What the notification opens: a path of the app; or an https address of the school (its subdomain of `BASE_DOMAIN`), of the app (`APP_URL`), of the service, or of a host in `action_url_hosts` of the school info.',
+    'What the notification opens: a path of the app; or an https address of the school (its subdomain of ' +
+    '`BASE_DOMAIN`), of the app (`APP_URL`), of the service, or of a host in `action_url_hosts` of the school info.',
   examples: ['/fees'],
 });
 

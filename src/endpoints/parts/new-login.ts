@@ -16,7 +16,9 @@ export const newLogin = {
       .boolean()
       .nullish()
       .meta({
-        description: `Also creates a login with the ${role} role, unless the person has one. Requires email. Without password, sends an invitation.`,
+        description:
+          `Also creates a login with the ${role} role, unless the person has one. Requires email. Without password, ` +
+          'sends an invitation.',
       }),
     password: password.nullish().meta({ description: 'Only allowed with create_user_account.' }),
   }),

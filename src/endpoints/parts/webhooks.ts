@@ -195,7 +195,8 @@ export function webhookResource({
       operation: `${operations}_deliveries_list`,
       summary: 'List the deliveries of a webhook',
       description:
-        'Deliveries that are still kept (90 days by default), by default newest first. `search` matches event and reason.',
+        'Deliveries that are still kept (90 days by default), by default newest first. `search` matches event and ' +
+        'reason.',
       response: page(WebhookDelivery, {
         status: deliveryStatus.optional(),
         event: text(100).optional().meta({ description: 'An event, or webhook.test.' }),

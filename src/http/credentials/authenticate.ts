@@ -3,8 +3,8 @@ import type { Services } from '../services.ts';
 import type { Claims } from './tokens.ts';
 
 /**
- * Makes middleware that verifies the access token of a request, or reads its API key. The database checks the session, or
- * the key.
+ * Makes middleware that verifies the access token of a request, or reads its API key. The database checks the session,
+ * or the key.
  * @returns `header` for the header `Authorization`; `stream` also takes the token of a stream from the URL, because
  *   `EventSource` cannot send a header
  */

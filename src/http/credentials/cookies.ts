@@ -11,8 +11,8 @@ const isHttps = ({ req, services }: Connection) =>
 
 /**
  * A cookie that scripts cannot read and other sites cannot send. With https the `__Host-` prefix keeps other hosts of
- * the same site from setting it (which would log the user in as an attacker); that prefix requires the path `/`. Without
- * https the cookie is limited to /api/auth.
+ * the same site from setting it (which would log the user in as an attacker); that prefix requires the path `/`.
+ * Without https the cookie is limited to /api/auth.
  */
 function hostCookie(name: string, days: number) {
   const nameFor = (connection: Connection) => (isHttps(connection) ? `__Host-${name}` : name);

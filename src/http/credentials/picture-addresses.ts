@@ -17,8 +17,8 @@ const blockSize = 64;
 /** Signs and verifies the addresses of pictures, `/api/pictures/<school>-<file>-<expiry>-<signature>`. */
 export interface PictureAddresses {
   /**
-   * The parts from which the SQL function `core.picture_url` makes addresses: the expiry, and the inner and the outer block of
-   * HMAC-SHA-256. The key signs only pictures of this school, and only with this expiry.
+   * The parts from which the SQL function `core.picture_url` makes addresses: the expiry, and the inner and the outer
+   * block of HMAC-SHA-256. The key signs only pictures of this school, and only with this expiry.
    * @param tenantId  0 for the pictures of operators
    */
   signingKey(tenantId: number): string;

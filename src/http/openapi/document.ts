@@ -70,7 +70,8 @@ const fixedPaths: ZodOpenApiPathsObject = {
       tags: ['Health'],
       summary: 'Whether the service is ready',
       description:
-        'Checks the database, its migrations and the worker. For readiness probes: 503 until the service can answer requests.',
+        'Checks the database, its migrations and the worker. For readiness probes: 503 until the service can answer ' +
+        'requests.',
       security: [],
       responses: {
         '200': { description: 'Ready.', content: jsonContent(successEnvelope(Ready)) },
@@ -207,10 +208,13 @@ export function openapiDocument(
           'lists add `pagination`. Log in at `POST /api/auth/login`, send `Authorization: Bearer <access_token>`, ' +
           `and refresh the token within ${String(accessTokenSeconds / 60)} minutes.\n\n` +
           'Requests may be less strict than the schemas. Numbers and booleans may be text (`"12"`, `"true"`). In an ' +
-          'optional field, an empty string means null. If the field cannot be null, an empty string or null means that the field is absent; in updates that is a 400. ' +
-          'The values of a list of words (`enum`) are recognized regardless of case, spaces, `-` and `_`. A timestamp ' +
+          'optional field, an empty string means null. If the field cannot be null, an empty string or null means ' +
+          'that the field is absent; in updates that is a 400. ' +
+          'The values of a list of words (`enum`) are recognized regardless of case, spaces, `-` and `_`. A ' +
+          'timestamp ' +
           'is accepted as a date. The date part is used. The time zone is ignored. A time of day may have seconds, ' +
-          'which are dropped. A `day_of_week` of 0 is Sunday, like 7. A field that is `readOnly` can be left out or sent ' +
+          'which are dropped. A `day_of_week` of 0 is Sunday, like 7. A field that is `readOnly` can be left out or ' +
+          'sent ' +
           'back unchanged. Responses always follow the schemas, with timestamps in UTC.',
         // The address of the operator is not known.
         contact: { name: 'The operator of this service' },

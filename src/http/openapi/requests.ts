@@ -98,7 +98,9 @@ export function requestHeaders(endpoint: Endpoint, operation: Operation): { head
             .max(255)
             .optional()
             .meta({
-              description: `Makes it safe to repeat the request: for ${String(idempotencyKeyHours)} hours, a repeat gets the first answer.`,
+              description:
+                `Makes it safe to repeat the request: for ${String(idempotencyKeyHours)} hours, a repeat gets the ` +
+                'first answer.',
             }),
         }
       : {}),

@@ -12,11 +12,11 @@ import { createSystemReader } from './system-reader.ts';
 /** The open streams of this process. */
 export interface Streams {
   /**
-   * Sends the notifications after `lastId`, or to an operator the state of the installation. The stream stays open until the session, the client or the process ends it.
-   * If the process has too many streams, the newest one of the school with the most streams ends: its client reconnects
-   * and continues after its last id.
-   * @throws ApiError `rate_limited` when the user has too many streams open, `unavailable` when the process is stopping,
-   *   or has too many streams and no school has more than this one
+   * Sends the notifications after `lastId`, or to an operator the state of the installation. The stream stays open
+   * until the session, the client or the process ends it. If the process has too many streams, the newest one of the
+   * school with the most streams ends: its client reconnects and continues after its last id.
+   * @throws ApiError `rate_limited` when the user has too many streams open, `unavailable` when the process is
+   *   stopping, or has too many streams and no school has more than this one
    */
   open(res: ServerResponse, owner: StreamOwner, lastId: number): void;
   count(): number;

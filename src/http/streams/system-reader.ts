@@ -4,7 +4,7 @@ import type { Logger } from 'pino';
 import type { StreamReader } from './reader.ts';
 import { platform, type Stream, type StreamRegistry } from './registry.ts';
 
-/** The time between two reads is at least this many times that of a read, so that reading is a small part of the load. */
+/** The time between two reads is at least this many times that of a read, so that reads are a small part of load. */
 const restPerRead = 20;
 
 export interface SystemReaderOptions {
@@ -16,8 +16,8 @@ export interface SystemReaderOptions {
 }
 
 /**
- * The message about a state. Its id is a number of 15 digits at most that depends on everything but the time at which the
- * state was read. So a client can resume at any process, and gets a message only if the state has changed.
+ * The message about a state. Its id is a number of 15 digits at most that depends on everything but the time at which
+ * the state was read. So a client can resume at any process, and gets a message only if the state has changed.
  */
 function toMessage(state: string): { id: number; text: string } {
   const { at, ...rest } = JSON.parse(state) as { at: string };
@@ -26,8 +26,8 @@ function toMessage(state: string): { id: number; text: string } {
 }
 
 /**
- * Creates the reader of the state of the installation for the streams of operators. One statement at a time reads it for
- * all of them, and also says which of them have to end. Without streams, nothing is read.
+ * Creates the reader of the state of the installation for the streams of operators. One statement at a time reads it
+ * for all of them, and also says which of them have to end. Without streams, nothing is read.
  */
 export function createSystemReader(options: SystemReaderOptions): StreamReader {
   const { pool, registry, intervalMs, endSessions, logger } = options;
