@@ -1,7 +1,7 @@
 import { addAbortListener } from 'node:events';
 import type { ApiError } from '../domain/errors.ts';
 import { countRefusal } from './refusals.ts';
-import { compareShares, inProgress, newestOfBusiest, newShare, type Share, type Shares, shares } from './shares.ts';
+import { fairLine, inProgress, newestOfBusiest, type Owned, type SchoolShare } from './shares.ts';
 
 /** The user, and their school, that work is counted for. */
 export interface RequestOwner {
@@ -16,6 +16,8 @@ export const noOwner: RequestOwner = { tenantId: undefined, userId: undefined };
 
 /** What a number of tasks is limited for. */
 export type LimitScope = 'total' | 'school' | 'user';
+
+const scopes = ['user', 'school', 'total'] as const satisfies LimitScope[];
 
 export interface FairQueueOptions {
   /** The name of the queue in the metrics. */
@@ -49,99 +51,65 @@ export interface FairQueue {
   run<Result>(owner: RequestOwner, work: () => Promise<Result>, waitSignal?: AbortSignal): Promise<Result>;
 }
 
-interface SchoolShare extends Share {
-  users: Shares<RequestOwner['userId'], Share>;
-}
-
-interface Task {
-  school: SchoolShare;
-  user: Share;
+interface Task extends Owned<Task> {
   start: () => void;
   refuse: (error: ApiError) => void;
 }
 
 /** Opens a queue of this process. */
 export function fairQueue({ name, maxRunning = {}, maxInProgress, refusal }: FairQueueOptions): FairQueue {
-  const schools = shares<RequestOwner['tenantId'], SchoolShare>((startTag) => ({
-    ...newShare(startTag),
-    users: shares(newShare),
-  }));
-  const total = newShare(0);
-  /** In the order of arrival. */
-  const waiting = new Set<Task>();
+  const line = fairLine<Task, SchoolShare<Task>>((share) => share);
+  let running = 0;
 
-  const scopes = ({ school, user }: Task): [LimitScope, Share][] => [
-    ['user', user],
-    ['school', school],
-    ['total', total],
-  ];
+  const runningOf: Record<LimitScope, (task: Task) => number> = {
+    user: ({ user }) => user.running,
+    school: ({ school }) => school.running,
+    total: () => running,
+  };
+  const inProgressOf: Record<LimitScope, (task: Task) => number> = {
+    user: ({ user }) => inProgress(user),
+    school: ({ school }) => inProgress(school),
+    total: () => running + line.waiting.size,
+  };
 
-  function count(task: Task, counter: 'running' | 'waiting', change: 1 | -1): void {
-    for (const [, share] of scopes(task)) share[counter] += change;
-  }
-
-  function leave(task: Task): void {
-    waiting.delete(task);
-    count(task, 'waiting', -1);
-  }
-
-  function forgetIdle({ school }: Task): void {
-    school.users.forgetIdle();
-    schools.forgetIdle();
-  }
-
-  const mayRun = (task: Task) =>
-    scopes(task).every(([scope, { running }]) => running < (maxRunning[scope] ?? Infinity));
-
-  /** Whether a task runs before another one that has waited longer. */
-  const isBefore = (task: Task, other: Task) =>
-    (compareShares(task.school, other.school) || compareShares(task.user, other.user)) < 0;
+  const mayRun = (task: Task) => scopes.every((scope) => runningOf[scope](task) < (maxRunning[scope] ?? Infinity));
 
   function startNext(): void {
-    for (;;) {
-      let next: Task | undefined;
-      for (const task of waiting) if (mayRun(task) && (!next || isBefore(task, next))) next = task;
-      if (!next) return;
-      leave(next);
-      count(next, 'running', 1);
-      schools.start(next.school);
-      next.school.users.start(next.user);
+    for (let next = line.next(mayRun); next; next = line.next(mayRun)) {
+      line.remove(next);
+      line.start(next);
+      running++;
       next.start();
     }
   }
 
   /** Refuses a waiting task of the scope in which `task` is over a limit, if it is. */
   function refuseOneOver(task: Task): void {
-    const [scope, over] =
-      scopes(task).find(([each, share]) => inProgress(share) > (maxInProgress[each] ?? Infinity)) ?? [];
+    const scope = scopes.find((each) => inProgressOf[each](task) > (maxInProgress[each] ?? Infinity));
     if (!scope) return;
-    const others = [...waiting].filter((other) => scopes(other).some(([, share]) => share === over));
-    const refused = newestOfBusiest(others, ({ school, user }) => [school, user]) ?? task;
-    leave(refused);
+    const others = [...line.waiting].filter((other) => scope === 'total' || other[scope] === task[scope]);
+    const refused = newestOfBusiest(others) ?? task;
+    line.remove(refused);
     countRefusal(name, 'limit');
     refused.refuse(refusal(scope));
   }
 
   async function enter({ tenantId, userId }: RequestOwner, waitSignal?: AbortSignal): Promise<Release> {
-    const school = schools.of(tenantId);
+    const school = line.schools.of(tenantId);
     const { promise, resolve, reject } = Promise.withResolvers<undefined>();
     const task: Task = { school, user: school.users.of(userId), start: () => resolve(undefined), refuse: reject };
-    waiting.add(task);
-    count(task, 'waiting', 1);
+    line.add(task);
     refuseOneOver(task);
     startNext();
     const stopWaiting = () => {
-      if (!waiting.has(task)) return;
-      leave(task);
+      if (!line.waiting.has(task)) return;
+      line.remove(task);
       reject(waitSignal?.reason as Error);
     };
     if (waitSignal?.aborted) stopWaiting();
-    const listener = waitSignal && waiting.has(task) ? addAbortListener(waitSignal, stopWaiting) : undefined;
+    const listener = waitSignal && line.waiting.has(task) ? addAbortListener(waitSignal, stopWaiting) : undefined;
     try {
       await promise;
-    } catch (error) {
-      forgetIdle(task);
-      throw error;
     } finally {
       listener?.[Symbol.dispose]();
     }
@@ -149,9 +117,9 @@ export function fairQueue({ name, maxRunning = {}, maxInProgress, refusal }: Fai
     return () => {
       if (isReleased) return;
       isReleased = true;
-      count(task, 'running', -1);
+      line.end(task);
+      running--;
       startNext();
-      forgetIdle(task);
     };
   }
 

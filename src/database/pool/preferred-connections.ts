@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
 
 /** The weight of a connection for a school. Sorting by it is rendezvous hashing: each school has an order of its own. */
-const weight = (school: string, slot: number) =>
+const weight = (school: string, connection: number) =>
   createHash('md5')
-    .update(`${school} ${String(slot)}`)
+    .update(`${school} ${String(connection)}`)
     .digest()
     .readUInt32LE();
 
@@ -15,18 +15,18 @@ const maxOrders = 5_000;
  * is the first of as many schools.
  * @returns the order of a school, by its name
  */
-export function preferenceOrder<Slot extends { number: number }>(
-  slots: readonly Slot[],
-): (school: string) => readonly Slot[] {
-  const orders = new Map<string, readonly Slot[]>();
+export function preferenceOrder<Connection extends { number: number }>(
+  connections: readonly Connection[],
+): (school: string) => readonly Connection[] {
+  const orders = new Map<string, readonly Connection[]>();
   return (school) => {
     const known = orders.get(school);
     if (known) return known;
     if (orders.size >= maxOrders) orders.clear();
-    const order = slots
-      .map((slot) => ({ slot, weight: weight(school, slot.number) }))
+    const order = connections
+      .map((connection) => ({ connection, weight: weight(school, connection.number) }))
       .sort((a, b) => b.weight - a.weight)
-      .map(({ slot }) => slot);
+      .map(({ connection }) => connection);
     orders.set(school, order);
     return order;
   };
