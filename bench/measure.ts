@@ -140,7 +140,7 @@ export async function undo(databaseUrl: string, bench: BenchCase, schools: Schoo
       await owner.query(
         `set search_path = tenant_${id}, public; delete from notification_delivery; delete from notification; ${sql(students)}`,
       );
-    await owner.query('delete from graphile_worker._private_jobs');
+    await owner.query('select graphile_worker.complete_jobs(array(select id from core.jobs()))');
     if (schools.length === 1) await vacuum(owner, schools);
   });
 }

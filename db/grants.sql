@@ -206,6 +206,7 @@ grant execute on function core.analytics_jobs() to school_analyst;
 -- The worker: the queue, what its process needs, and the functions that the definitions of the jobs name.
 grant execute on function
   core.analytics_age(),
+  core.jobs(),
   core.lock_key(text, bigint),
   core.node_queues(),
   core.node_reachability(),

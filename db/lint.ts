@@ -1,5 +1,5 @@
 import { loadModule, parse, parsePlPgSQL } from 'libpg-query';
-import { readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { type SqlFile, sqlFile, sqlFiles } from '../src/database/migrate/install.ts';
 import { inspectMigration, newHistory, rules } from '../src/database/migrate/migration-rules.ts';
@@ -7,9 +7,9 @@ import { inspectMigration, newHistory, rules } from '../src/database/migrate/mig
 /**
  * `npm run check:sql`: every SQL file, every PL/pgSQL body and every statement that the definition of a record can
  * assemble must parse. Keywords are lower case, security definer functions pin their search_path, no function sets app.*
- * in its header, lines are short, and references point down: from db/jobs to db/api to db/core. Migrations that are not
- * released yet take no long locks and do not break the previous release (src/database/migrate/migration-rules.ts). Every
- * job has one definition and one task.
+ * in its header, lines are short, references point down: from db/jobs to db/api to db/core, and only
+ * one file uses the private tables of graphile-worker. Migrations that are not released yet take no long locks and do
+ * not break the previous release (src/database/migrate/migration-rules.ts). Every job has one definition and one task.
  */
 const folders = [
   'migrations',
@@ -27,6 +27,7 @@ const folders = [
 ];
 
 const maxLineLength = 120;
+const queueFile = 'db/core/worker-queue.sql';
 interface Statement {
   stmt: Record<string, unknown>;
   stmt_location?: number;
@@ -132,6 +133,17 @@ function checkJobs(files: SqlFile[]): void {
       );
 }
 
+/** Finds uses of the private tables of graphile-worker outside the file that an upgrade of the library may have to change. */
+function checkPrivateTables(): void {
+  for (const folder of ['db', 'src', 'workers', 'bench'])
+    for (const name of readdirSync(folder, { recursive: true, encoding: 'utf8' })) {
+      const file = `${folder}/${name}`;
+      if (!/[.](sql|tsx?)$/.test(file) || file === queueFile) continue;
+      if (/graphile_worker[.]_private/.test(readFileSync(file, 'utf8')))
+        fault(file, `uses a private table of graphile-worker; use or add a function of ${queueFile}`);
+    }
+}
+
 async function check({ name: file, text }: SqlFile): Promise<void> {
   text.split('\n').forEach((line, i) => {
     if (line.length > maxLineLength)
@@ -178,6 +190,7 @@ for (const folder of folders)
     await check(file).catch((error: unknown) => fault(file.name, messageOf(error)));
 
 checkJobs([...(await sqlFiles('db/core')), ...(await sqlFiles('db/jobs'))]);
+checkPrivateTables();
 await checkMigrations('migrations/committed', [await sqlFile('migrations/current.sql')]);
 await checkMigrations('migrations/tenant', []);
 

@@ -125,7 +125,7 @@ export async function startWorker(
 async function waitForUnlockedJobs(pool: pg.Pool, lockedBy: string): Promise<void> {
   for (let attempt = 0; attempt < 250; attempt++) {
     const { rowCount } = await pool
-      .query('select from graphile_worker._private_jobs where locked_by = $1', [lockedBy])
+      .query('select from core.jobs() where locked_by = $1', [lockedBy])
       .catch(() => ({ rowCount: 0 }));
     if (!rowCount) return;
     await sleep(20);
@@ -145,7 +145,7 @@ function releaseJobsOfDeadWorkers(
   const missedChecks = new Map<string, number>();
   const check = async () => {
     const { rows } = await pool.query<{ name: string }>(
-      `select distinct j.locked_by as name from graphile_worker._private_jobs j
+      `select distinct j.locked_by as name from core.jobs() j
        -- core.move_jobs_hold keeps the jobs of a school that moves, without a worker.
        where j.locked_by <> 'school move' and not exists (
          select from pg_locks l

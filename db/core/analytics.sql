@@ -494,8 +494,7 @@ create function core.analytics_jobs() returns table (
       count(*) filter (where j.state = 'failed'),
       round(extract(epoch from now() - min(j.ready_since) filter (where j.state = 'ready'))::numeric, 1)
     from core.jobs() j
-    join graphile_worker._private_jobs p on p.id = j.id
-    left join platform.tenant t on t.id = core.job_school(p.payload) and t.status <> 'deleted'
+    left join platform.tenant t on t.id = core.job_school(j.payload) and t.status <> 'deleted'
     where current_setting('app.analytics_tenants', true) = 'all'
       or strpos(current_setting('app.analytics_tenants', true), ',' || t.id || ',') > 0
     group by j.task, t.id

@@ -25,7 +25,7 @@ begin
   return coalesce(greatest(
     (
       select (j.priority - p_first) / p_step
-      from graphile_worker._private_jobs j
+      from core.jobs() j
       where j.is_available and j.priority between p_first and p_last and j.run_at <= now()
       order by j.priority, j.run_at limit 1
     ),
@@ -34,7 +34,7 @@ begin
       select (waiting.priority - p_first) / p_step + 1
       from (
         select j.priority, j.payload
-        from graphile_worker._private_jobs j
+        from core.jobs() j
         where j.is_available and j.priority between p_first and p_last
         order by j.priority desc, j.run_at desc limit 1000
       ) waiting

@@ -1,28 +1,4 @@
--- The job queue as operators see and change it: `school jobs`, /api/platform/jobs, /metrics. Function bodies are text
--- rather than `begin atomic`, so that a later graphile-worker can replace the views they read. They use the documented
--- view and, of the private tables, only the payload (for the school) and the task names.
-
-create function core.jobs() returns table (
-    id bigint, task text, state text, priority smallint, attempts smallint, max_attempts smallint,
-    run_at timestamptz, ready_since timestamptz, created_at timestamptz, locked_at timestamptz, last_error text)
-  language sql stable as $$
-    select
-      j.id,
-      j.task_identifier,
-      case
-        when j.locked_at is not null then 'running'
-        when j.attempts >= j.max_attempts then 'failed'
-        when j.run_at > now() then 'waiting'
-        else 'ready'
-      end,
-      j.priority, j.attempts, j.max_attempts,
-      -- A scheduled job that was missed has the run_at that it missed, which can be before it was created.
-      j.run_at, greatest(j.run_at, j.created_at), j.created_at, j.locked_at, j.last_error
-    from graphile_worker.jobs j
-  $$;
-comment on function core.jobs is
-  'The jobs of the queue with their state: ready, waiting (for run_at), running, or failed (permanently). Postgres '
-  'inlines it into the calling query.';
+-- The job queue as operators see and change it: `school jobs`, /api/platform/jobs, /metrics.
 
 create function core.job_school(p_payload json) returns bigint
   language sql immutable
@@ -34,13 +10,13 @@ create function core.queue() returns json
     select json_build_object(
       'worker', (core.readiness() ->> 'worker')::boolean,
       'tasks', coalesce(json_agg(json_build_object(
-        'task', t.identifier,
+        'task', t.name,
         'ready', coalesce(q.ready, 0),
         'waiting', coalesce(q.waiting, 0),
         'running', coalesce(q.running, 0),
         'failed', coalesce(q.failed, 0),
-        'oldest_ready_seconds', q.oldest) order by t.identifier), '[]'))
-    from graphile_worker._private_tasks t
+        'oldest_ready_seconds', q.oldest) order by t.name), '[]'))
+    from core.queued_tasks() t (name)
     left join (
       select
         j.task,
@@ -51,9 +27,9 @@ create function core.queue() returns json
         round(extract(epoch from now() - min(j.ready_since) filter (where j.state = 'ready'))::numeric, 1) as oldest
       from core.jobs() j
       group by j.task
-    ) q on q.task = t.identifier
-    -- Not the empty ones of names that earlier releases used.
-    where q.task is not null or exists (select from core.job_type where name = t.identifier)
+    ) q on q.task = t.name
+    -- Without the names that earlier releases used, unless such a job is still queued.
+    where q.task is not null or not exists (select from core.job_type where t.name = any (former_names))
   $$;
 comment on function core.queue is
   'The length of the queue by task and state: {worker, tasks: [{task, ready, waiting, running, failed, '
@@ -75,7 +51,7 @@ create function core.failed_jobs(p_task text, p_limit integer) returns table (
     next_run_at timestamptz, total bigint)
   language sql stable security definer set search_path = pg_catalog, pg_temp as $$
     select
-      f.id, f.task, core.job_school(p.payload), t.subdomain, f.attempts, f.max_attempts, core.error_line(f.last_error),
+      f.id, f.task, core.job_school(f.payload), t.subdomain, f.attempts, f.max_attempts, core.error_line(f.last_error),
       case when f.state <> 'failed' then f.run_at end, f.total
     from (
       select j.*, count(*) over () as total
@@ -84,8 +60,7 @@ create function core.failed_jobs(p_task text, p_limit integer) returns table (
       order by j.state = 'failed' desc, j.id desc
       limit p_limit
     ) f
-    join graphile_worker._private_jobs p on p.id = f.id
-    left join platform.tenant t on t.id = core.job_school(p.payload)
+    left join platform.tenant t on t.id = core.job_school(f.payload)
     order by f.state = 'failed' desc, f.id desc
   $$;
 comment on function core.failed_jobs is
@@ -99,7 +74,7 @@ create function core.job(p_id bigint) returns json
       'id', j.id,
       'task', j.task,
       'state', j.state,
-      'tenant_id', core.job_school(p.payload),
+      'tenant_id', core.job_school(j.payload),
       'subdomain', t.subdomain,
       'attempts', j.attempts,
       'max_attempts', j.max_attempts,
@@ -110,11 +85,10 @@ create function core.job(p_id bigint) returns json
       'error', core.error_line(j.last_error),
       'payload', (
         select coalesce(json_object_agg(e.key, e.value), '{}')
-        from json_each(case json_typeof(p.payload) when 'object' then p.payload else '{}' end) e
+        from json_each(case json_typeof(j.payload) when 'object' then j.payload else '{}' end) e
         where e.key in ('kind', 'day', 'sent_on') or e.value::text ~ '^([0-9.\s,\[\]]+|true|false|null)$'))
     from core.jobs() j
-    join graphile_worker._private_jobs p on p.id = j.id
-    left join platform.tenant t on t.id = core.job_school(p.payload)
+    left join platform.tenant t on t.id = core.job_school(j.payload)
     where j.id = p_id
   $$;
 comment on function core.job is

@@ -35,60 +35,6 @@ comment on function core.shared_tables is
   'tables that others refer to come first. is_copied_home: nodes send changes of the table to the home. New tables '
   'with a column tenant_id, and tables that refer to them, are included without a change here.';
 
-create function core.move_jobs_hold(p_tenant_id bigint, out held integer, out running integer)
-  language plpgsql set search_path = pg_catalog, pg_temp as $$
-begin
-  update graphile_worker._private_jobs
-    set locked_at = 'infinity', locked_by = 'school move'
-    where id in (
-      select id from graphile_worker._private_jobs
-      where core.job_school(payload) = p_tenant_id and locked_at is null
-      for update skip locked);
-  get diagnostics held = row_count;
-  select count(*) into running
-    from graphile_worker._private_jobs
-    where core.job_school(payload) = p_tenant_id and locked_by is distinct from 'school move';
-end $$;
-comment on function core.move_jobs_hold is
-  'Keeps workers from the waiting jobs of a school, so that they can be added on the other server. Returns how many '
-  'they are, and how many are running.';
-
-create function core.move_jobs_read(p_tenant_id bigint) returns json
-  language sql stable set search_path = pg_catalog, pg_temp
-  return (
-    select coalesce(json_agg(json_build_object(
-      'task', t.identifier, 'payload', j.payload, 'priority', j.priority, 'run_at', j.run_at, 'attempts', j.attempts,
-      'max_attempts', j.max_attempts, 'last_error', j.last_error, 'key', j.key, 'flags', j.flags,
-      'queue', q.queue_name) order by j.id), '[]')
-    from graphile_worker._private_jobs j
-    join graphile_worker._private_tasks t on t.id = j.task_id
-    left join graphile_worker._private_job_queues q on q.id = j.job_queue_id
-    where core.job_school(j.payload) = p_tenant_id and j.locked_by = 'school move'
-  );
-comment on function core.move_jobs_read is 'The jobs that core.move_jobs_hold has kept, for core.move_jobs_add.';
-
-create function core.move_jobs_add(p_jobs json) returns void
-  language plpgsql set search_path = pg_catalog, pg_temp as $$
-declare
-  v_job record;
-  v_id bigint;
-begin
-  for v_job in
-    select *
-    from json_to_recordset(p_jobs) j (task text, payload json, queue text, run_at timestamptz, attempts smallint,
-      max_attempts smallint, last_error text, key text, priority smallint, flags jsonb)
-  loop
-    select id into v_id from graphile_worker.add_job(
-      v_job.task, v_job.payload, queue_name => v_job.queue, run_at => v_job.run_at, job_key => v_job.key,
-      max_attempts => v_job.max_attempts::integer, priority => v_job.priority::integer,
-      flags => array(select jsonb_object_keys(v_job.flags)));
-    update graphile_worker._private_jobs
-      set attempts = v_job.attempts, last_error = v_job.last_error
-      where id = v_id;
-  end loop;
-end $$;
-comment on function core.move_jobs_add is 'Adds the jobs of a moved school, with the attempts that they had.';
-
 create function core.move_note_version(p_schema text, p_version integer) returns void
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
@@ -128,9 +74,7 @@ begin
     set schema_version = core.move_version(v_aside), node_id = null
     where id = p_tenant_id;
   execute format('alter schema %I rename to %I', v_aside, 'tenant_' || p_tenant_id);
-  update graphile_worker._private_jobs
-    set locked_at = null, locked_by = null
-    where core.job_school(payload) = p_tenant_id and locked_by = 'school move';
+  perform core.move_jobs_release(p_tenant_id);
 end $$;
 comment on function core.move_reopen is
   'Undoes core.move_close and core.move_jobs_hold on the server that a school has left.';

@@ -104,9 +104,8 @@ begin
         and p_after ->> 'failed_at' is distinct from p_before ->> 'failed_at'
         and p_after ->> 'failed_at' is not null
     union all
-    select 'job.failed', jsonb_build_object('task', t.identifier)
-      from graphile_worker._private_tasks t
-      where p_table = '_private_jobs' and t.id = (p_after ->> 'task_id')::integer
+    select 'job.failed', jsonb_build_object('task', core.task_name((p_after ->> 'task_id')::integer))
+      where p_table = 'job'
   ) e (type, more);
 end $$;
 comment on function core.platform_events is
@@ -122,7 +121,7 @@ begin
   end if;
   insert into platform.webhook_event (type, key)
     select c.type, c.key
-    from core.platform_events(tg_table_name, case when tg_op <> 'INSERT' then to_jsonb(old) end,
+    from core.platform_events(coalesce(tg_argv[0], tg_table_name), case when tg_op <> 'INSERT' then to_jsonb(old) end,
       case when tg_op <> 'DELETE' then to_jsonb(new) end) c
     where c.type = any (v_wanted)
       and not exists (
@@ -153,9 +152,3 @@ create trigger platform_events after insert or update on platform.delayed_migrat
 -- Also for the changes that nodes send to the home. A node has no webhooks.
 alter table platform.tenant enable always trigger platform_events;
 alter table platform.subscription enable always trigger platform_events;
--- A job that failed at its last attempt, or whose worker crashed during it.
-create trigger platform_events after update on graphile_worker._private_jobs
-  for each row when (
-    old.locked_at is not null and new.locked_at is null and new.attempts >= new.max_attempts
-    and old.locked_by is distinct from 'school move')
-  execute function core.record_platform_events();

@@ -62,9 +62,7 @@ declare
     -- The deliveries of an event are deleted with it.
     core.delete_oldest('platform.webhook_event',
       core.kept_for(p_keep, 'deliveries', core.delivery_retention()), p_limit),
-    core.delete_batch('graphile_worker._private_jobs', format(
-      'attempts >= max_attempts and locked_at is null and updated_at < now() - %L::interval',
-      core.kept_for(p_keep, 'failed_jobs', core.failed_job_retention())), p_limit)];
+    core.delete_failed_jobs(core.kept_for(p_keep, 'failed_jobs', core.failed_job_retention()), p_limit)];
 begin
   v_before := core.enter_tenant(null);
   perform core.webhook_queue_next(), core.leave_tenant(v_before);

@@ -101,10 +101,7 @@ comment on function core.delivery_save_result is
 create function core.replace_deliver_job(p_job_id bigint, p_tenant_id bigint, p_jobs jsonb) returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  delete from graphile_worker._private_jobs j
-    using graphile_worker._private_tasks t
-    where j.id = p_job_id and t.id = j.task_id and t.identifier = 'deliver';
-  if found then
+  if core.delete_job(p_job_id, 'deliver') then
     perform core.add_jobs('deliver', array(
       select (
         to_jsonb(j) - 'run_at' || jsonb_build_object('tenant_id', p_tenant_id),

@@ -65,11 +65,7 @@ export async function confirmMove(home: pg.Client, options: ConfirmOptions): Pro
         endReplication({ source, target, name: subscriptionTo(school, current) }),
       );
       await asReplica(source, async () => {
-        await source.query(
-          `delete from graphile_worker._private_jobs
-           where core.job_school(payload) = $1 and locked_by = 'school move'`,
-          [school],
-        );
+        await source.query('select core.move_jobs_delete($1)', [school]);
         await deleteSharedRows(source, retained, school);
       });
       await dropSchema(source, retainedSchemaOf(school));
