@@ -1,9 +1,14 @@
+import { isDeepStrictEqual } from 'node:util';
 import { beforeAll, describe, expect, test } from '@jest/globals';
+import { platformRecords } from '../support/fixtures/platform-records.ts';
+import { addVariedRows } from '../support/fixtures/varied-rows.ts';
+import { inOrder } from '../support/client/pages.ts';
 import { populate } from '../support/fixtures/populate.ts';
 import { answersJson } from '../../src/http/endpoint.ts';
 import {
   findErrors,
   isForOperators,
+  plain,
   type Registered,
   registry,
   rowsOf,
@@ -20,13 +25,11 @@ const known = 500_001;
 
 let webhookId = 0;
 beforeAll(async () => {
-  const { data: webhook } = await service.operator.post<{ id: number }>(
-    '/api/platform/webhooks',
-    { url: 'https://hooks.example/platform', events: ['tenant.created'] },
-    201,
-  );
-  webhookId = webhook.id;
+  const platform = await platformRecords(service, school);
+  webhookId = platform.webhook;
+  for (const [table, id] of Object.entries(platform)) await addVariedRows(service.database, 'platform', id, [table]);
   expect(await populate(service, school, { endpoints, document }, known - 1, 'Listed')).toEqual([]);
+  await addVariedRows(school.database, school.schema, known);
 });
 
 /** Asks a list for the rows that a query selects. */
@@ -42,7 +45,109 @@ async function request(list: Registered, query: string) {
 }
 
 const sortsOf = ({ query }: Registered) =>
-  (query.find(({ name }) => name === 'sort')?.schema.enum ?? []).filter((sort) => !String(sort).startsWith('-'));
+  (query.find(({ name }) => name === 'sort')?.schema.enum ?? []).map(String).filter((sort) => !sort.startsWith('-'));
+
+type Row = Record<string, unknown>;
+
+const names = ['last_name', 'first_name'];
+const roll = ['roll_number.length', 'roll_number'];
+const people = { first_name: ['first_name', 'last_name'], last_name: names, roll_number: roll };
+const ofStudent = { student_name: names };
+const byGrade = { class_name: ['sequence', 'class_name'], grade_name: ['sequence', 'grade_name', 'class_name'] };
+const inSequence = { sequence: ['sequence', 'name'] };
+/** What the sorts of an operation compare, unless it is the field of this name. Equal rows come by id. */
+const compared: Record<string, Record<string, string[]>> = {
+  students_list: people,
+  classes_students_list: people,
+  classes_unassigned_students: people,
+  teachers_list: people,
+  classes_teachers_list: people,
+  classes_unassigned_teachers: people,
+  classes_available_class_teachers: people,
+  users_list: { last_name: names, profile_picture_url: ['picture'] },
+  teachers_me_classes: byGrade,
+  attendance_my_classes: byGrade,
+  classes_list: { name: ['name', 'section'], grade: ['sequence', 'name', 'section'] },
+  class_subjects_list: { class_name: ['class_name', 'subject_name'], subject_name: ['subject_name', 'class_name'] },
+  attendance_class: { ...ofStudent, date: ['date', ...names], status: ['status', 'date', ...names], roll_number: roll },
+  student_fees_list: ofStudent,
+  invoices_list: ofStudent,
+  payments_list: ofStudent,
+  timetable_slots_list: {
+    class_name: ['sequence', 'class_name', 'day_of_week', 'period'],
+    day_of_week: ['day_of_week', 'period', 'sequence', 'class_name'],
+    subject_name: ['subject_name', 'day_of_week', 'period'],
+    teacher_name: ['teacher_last_name', 'teacher_first_name', 'day_of_week', 'period'],
+  },
+  notifications_list: { created_at: ['id'] },
+  holidays_list: { name: ['name', 'date'] },
+  transport_stops_list: { sequence: ['route_name', 'route_id', 'sequence'] },
+  transport_routes_stops: { sequence: ['route_name', 'route_id', 'sequence'] },
+  transport_enrollments_list: { ...ofStudent, stop: ['route_name', 'route_id', 'stop_sequence', ...names] },
+  transport_schedules_list: { id: ['route_id', 'date'], date: ['date', 'route_name'] },
+  platform_tenants_list: { plan: ['plan.name'], total_students: ['stats.total_students'] },
+  platform_notification_templates_list: { key: ['key', 'channel'] },
+  grades_list: inSequence,
+  school_units_list: inSequence,
+  programmes_list: inSequence,
+  mediums_list: inSequence,
+  religions_list: inSequence,
+  subject_contexts_list: inSequence,
+  document_types_list: inSequence,
+};
+/** What equal rows are sorted by if it is not their id. */
+const ties: Record<string, string[]> = {
+  attendance_class: ['student_id', 'date'],
+  teachers_me_classes: ['class_id'],
+  attendance_my_classes: ['class_id'],
+  attendance_calendar_holidays: ['date'],
+  transport_schedules_list: ['route_id', 'date'],
+};
+/** Lists whose names are compared with their accents. */
+const comparesAccents = ['rbac_roles_list', 'api_keys_list', 'platform_api_keys_list', 'platform_plans_list'];
+
+/** The fields of other records that lists are sorted by, for each record. */
+const relatedFields = () =>
+  school.database.query<{ key: string; fields: Row }>(
+    `select 'class_id ' || c.id as key, jsonb_build_object('sequence', g.sequence) as fields
+     from ${school.schema}.class c join ${school.schema}.grade g on g.id = c.grade_id
+     union all select 'grade_id ' || id, jsonb_build_object('sequence', sequence) from ${school.schema}.grade
+     union all select 'student_id ' || id,
+       jsonb_build_object('last_name', last_name, 'first_name', first_name, 'roll_number', roll_number)
+     from ${school.schema}.student
+     union all select 'teacher_id ' || id,
+       jsonb_build_object('teacher_last_name', last_name, 'teacher_first_name', first_name) from ${school.schema}.teacher
+     union all select 'id ' || id, jsonb_build_object('picture', profile_picture_id) from ${school.schema}.user_account
+     union all select 'stop_id ' || id, jsonb_build_object('stop_sequence', sequence) from ${school.schema}.stop`,
+  );
+
+/** Returns a function for the values by which a row is sorted. A text is the number of its place among all texts. */
+async function sortKeys({ operation: { name } }: Registered, rows: Row[]) {
+  const related = new Map((await relatedFields()).map(({ key, fields }) => [key, fields]));
+  const withRelated = (row: Row): Row => ({
+    ...Object.fromEntries(
+      Object.entries(row).flatMap(([field, value]) => Object.entries(related.get(`${field} ${String(value)}`) ?? {})),
+    ),
+    ...row,
+  });
+  const whole = new Map(rows.map((row) => [row, withRelated(row)]));
+  const texts = JSON.stringify([...whole.values()]).match(/"(?:[^"\\]|\\.)*"/g) ?? [];
+  const ranks = await service.database.query<{ text: string; plain: string; lower: string }>(
+    `select text, dense_rank() over (order by platform.search_normal(text)) as plain,
+       dense_rank() over (order by lower(text)) as lower
+     from unnest($1::text[]) text`,
+    [texts.map((text) => JSON.parse(text) as string)],
+  );
+  const rankOf = new Map(ranks.map(({ text, plain, lower }) => [text, { plain: Number(plain), lower: Number(lower) }]));
+  const valueOf = (row: Row, path: string): number | null => {
+    let value: unknown = whole.get(row);
+    for (const part of path.split('.')) value = (value as Row | null)?.[part] ?? null;
+    if (typeof value !== 'string') return value === null ? null : Number(value);
+    return rankOf.get(value)?.[path === 'name' && comparesAccents.includes(name) ? 'lower' : 'plain'] ?? null;
+  };
+  return (sort: string, row: Row): (number | null)[] =>
+    [...(compared[name]?.[sort] ?? [sort]), ...(ties[name] ?? ['id'])].map((path) => valueOf(row, path));
+}
 
 describe('every list', () => {
   test('answers its pagination', async () => {
@@ -55,21 +160,38 @@ describe('every list', () => {
     expect(lines).toEqual([]);
   });
 
-  test('sorts by its id and by every scalar field that it shows, in both directions', async () => {
-    let count = 0;
+  test('sorts by its id and by every scalar field that it shows, in both directions, with ties by id', async () => {
+    const counts = { sorts: 0, varied: 0 };
     const lines = await findErrors(lists, async (list) => {
-      const names = sortsOf(list);
-      if (!names.includes('id')) return 'has no sort id';
-      for (const name of names.map(String)) {
-        const forms = [`sort=${name}`, `sort=-${name}`, `sort=${name}&order=DESC`];
-        const { status, text } = await request(list, forms[count++ % forms.length] ?? '');
-        if (status !== 200) return `${name}: ${text.slice(0, 200)}`;
+      const sorts = sortsOf(list);
+      if (!sorts.includes('id')) return 'has no sort id';
+      const { rows: all = [] } = await request(list, 'pageSize=100');
+      const keysOf = await sortKeys(list, all);
+      const stored = new Map(all.map((row) => [JSON.stringify(row), row]));
+      for (const sort of sorts) {
+        counts.sorts += 1;
+        if (new Set(all.map((row) => keysOf(sort, row)[0])).size > 1) counts.varied += 1;
+        const descending = counts.sorts % 2 ? `sort=-${sort}` : `sort=${sort}&order=DESC`;
+        for (const [order, query] of [['asc', `sort=${sort}`] as const, ['desc', descending] as const]) {
+          const { rows, text } = await request(list, `pageSize=100&${query}`);
+          if (!rows) return `${query}: ${text.slice(0, 200)}`;
+          const keys = rows.map((row) => keysOf(sort, stored.get(JSON.stringify(row)) ?? row));
+          const expected = inOrder(
+            all.map((row) => ({ id: 0, keys: keysOf(sort, row) })),
+            (row) => row.keys,
+            order,
+          );
+          const [found, wanted] = [keys, expected.map((row) => row.keys)].map((each) => JSON.stringify(each));
+          if (found !== wanted) return `${query}: ${found} instead of ${wanted}`;
+        }
       }
       return undefined;
     });
     expect(lines).toEqual([]);
-    expect(count).toBeGreaterThan(400);
-  });
+    expect(counts.sorts).toBeGreaterThan(700);
+    // The others have one value only.
+    expect(counts.varied).toBeGreaterThan(550);
+  }, 180_000);
 
   test('treats an empty filter as absent, and ignores _', async () => {
     const lines = await findErrors(lists, async (list) => {
@@ -103,6 +225,44 @@ describe('every list', () => {
         : JSON.stringify(json).slice(0, 200);
     });
     expect(lines).toEqual([]);
+  });
+
+  test('refuses values that do not fit its parameters, and names each of them', async () => {
+    const lines = await findErrors(lists, async (list) => {
+      const wrong = list.query.flatMap(({ name, schema: given }): [string, string][] => {
+        const schema = plain(document, given);
+        // The sample path has the dates that a list requires.
+        if (/^(from|to)_date$/.test(name)) return [];
+        if (name === 'search') return [[name, 'x'.repeat(201)]];
+        return schema.type === 'string' && !schema.enum && !schema.format && !schema.pattern
+          ? []
+          : [[name, name === 'pageSize' ? '0' : '~']];
+      });
+      const { status, json } = await request(list, wrong.map((pair) => pair.join('=')).join('&'));
+      const named = (json?.details ?? []).map(({ path }) => path).toSorted();
+      const names = wrong.map(([name]) => name).toSorted();
+      return status === 400 && named.join() === names.join() ? undefined : `${names.join()} ${JSON.stringify(json)}`;
+    });
+    expect(lines).toEqual([]);
+  });
+
+  test('has the records that GET of one of them returns', async () => {
+    let count = 0;
+    const lines = await findErrors(lists, async (list) => {
+      const get = endpoints.find(({ name }) => name === `GET ${list.path}/{id}`);
+      const { rows: [row] = [] } = await request(list, 'sort=-id');
+      if (!get || !row) return undefined;
+      count += 1;
+      const { json } = await send(service.url, {
+        path: samplePath(document, get, { id: known }, { id: String(row['id']) }),
+        token: isForOperators(get) ? service.operator.token : school.admin.token,
+      });
+      const shown = Object.entries(row).filter(([name]) => name in ((json?.data as object | undefined) ?? {}));
+      const differs = shown.some(([name, value]) => !isDeepStrictEqual(value, (json?.data as Row)[name]));
+      return shown.length > 1 && !differs ? undefined : `${JSON.stringify(row)} ${JSON.stringify(json)}`;
+    });
+    expect(lines).toEqual([]);
+    expect(count).toBeGreaterThan(25);
   });
 
   test('suggests no name if none is similar', async () => {

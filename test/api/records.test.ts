@@ -1,0 +1,289 @@
+import { isDeepStrictEqual } from 'node:util';
+import { beforeAll, describe, expect, test } from '@jest/globals';
+import { platformRecords } from '../support/fixtures/platform-records.ts';
+import { populate } from '../support/fixtures/populate.ts';
+import {
+  findErrors,
+  isForOperators,
+  isForSchools,
+  plain,
+  type Registered,
+  registry,
+  sampleBody,
+  samplePath,
+  sampleRequest,
+  type Schema,
+} from '../support/server/registry.ts';
+import { serviceWithSchool } from '../support/server/service.ts';
+import { type Answered, errorMismatch, send, type Sent } from '../support/client/wire.ts';
+
+const { service, school } = await serviceWithSchool();
+const { endpoints, document } = await registry(service);
+const known = 500_001;
+const unknown = 987_654_321;
+
+type Body = Record<string, unknown>;
+
+let ofPlatform: Record<string, number>;
+beforeAll(async () => {
+  const ids = await platformRecords(service, school);
+  ofPlatform = {
+    tenants: ids.tenant,
+    plans: ids.plan,
+    operators: ids.operator,
+    'notification-templates': ids.notification_template,
+    questions: ids.saved_question,
+    'api-keys': ids.operator_api_key,
+    webhooks: ids.webhook,
+  };
+  expect(await populate(service, school, { endpoints, document }, known - 1, 'stored')).toEqual([]);
+});
+
+const isOwn = (endpoint: Registered) =>
+  (isForSchools(endpoint) || isForOperators(endpoint)) && endpoint.operation.role === null;
+const idOf = (endpoint: Registered) =>
+  isForOperators(endpoint) ? (ofPlatform[endpoint.path.split('/')[3] ?? ''] ?? known) : known;
+const pathOf = (endpoint: Registered) => samplePath(document, endpoint, { id: idOf(endpoint) });
+const request = (endpoint: Registered, sent: Partial<Sent> = {}) =>
+  send(service.url, {
+    method: endpoint.method,
+    path: pathOf(endpoint),
+    token: isForOperators(endpoint) ? service.operator.token : school.admin.token,
+    ...sent,
+  });
+const named = (answer: Answered) => (answer.json?.details ?? []).map(({ path }) => path).toSorted();
+const record = (answer: Answered) => answer.json?.data as Body;
+
+const allowsNull = (schema: Schema): boolean =>
+  [schema.type].flat().includes('null') || (schema.anyOf ?? schema.oneOf ?? []).some(allowsNull);
+
+/** The fields that a body may set. */
+function fieldsOf({ body, route }: Registered): [string, Schema][] {
+  const writable = route.body && 'shape' in route.body ? Object.keys(route.body.shape) : [];
+  const schemas = Object.entries((body && plain(document, body).properties) ?? {});
+  return schemas.filter(([name]) => writable.includes(name));
+}
+
+/** A body that changes one field of a record, the only one that does not need another one. */
+function changeOf(update: Registered, stored: Body): Body {
+  const over = changes[update.operation.name];
+  if (over) return over;
+  for (const [name, given] of fieldsOf(update)) {
+    const schema = plain(document, given);
+    const value = stored[name];
+    if (typeof value === 'string' && !schema.enum && !schema.format && !schema.pattern && schema.const === undefined)
+      return { [name]: `${value} changed` };
+  }
+  return {};
+}
+const changes: Record<string, Body> = {
+  platform_operators_update: { role: 'admin' },
+  class_subjects_update: { periods_per_week: 7 },
+  student_fees_update: { due_date: '2090-12-31' },
+  timetable_config_update: { break_duration: 25 },
+  timetable_slots_update: { room: 'Changed' },
+  transport_assignments_update: { ends_on: '2099-12-31' },
+  holidays_update: { is_recurring: true },
+  platform_settings_update: { currency: 'EUR' },
+  platform_notification_templates_update: { subject: 'Changed' },
+  webhooks_update: { description: 'Changed' },
+  platform_webhooks_update: { description: 'Changed' },
+};
+
+/** Describes how a record differs from the one before, apart from a change, and from names made of the changed text. */
+function difference(before: Body, after: Body, change: Body = {}): string | undefined {
+  const [[field, value] = ['', '']] = Object.entries(change);
+  const differing = Object.keys({ ...before, ...after }).filter((name) => {
+    const [old, now] = [before[name], after[name]];
+    if (name === 'updated_at' || name === 'recent_audit_logs' || (name === field && isDeepStrictEqual(now, value)))
+      return false;
+    return (
+      !isDeepStrictEqual(typeof old === 'string' ? old.replace(String(before[field]), String(value)) : old, now) &&
+      !isDeepStrictEqual(old, now)
+    );
+  });
+  return differing.length === 0 ? undefined : `changed ${differing.join()} ${JSON.stringify([before, after])}`;
+}
+
+test('an id that does not exist is a 404 at every endpoint with an id', async () => {
+  const withId = endpoints.filter((each) => isOwn(each) && each.parameters.some((name) => name !== 'key'));
+  const lines = await findErrors(withId, async (endpoint) => {
+    const parameters = Object.fromEntries(endpoint.parameters.map((name) => [name, unknown]));
+    const sent = sampleRequest(document, endpoint, { id: idOf(endpoint) }, { parameters });
+    return errorMismatch(await request(endpoint, sent), 404, 'not_found');
+  });
+  expect(withId.length).toBeGreaterThan(150);
+  expect(lines).toEqual([]);
+});
+
+describe('a record', () => {
+  const at = (endpoint: Registered, method: string) =>
+    endpoints.find((each) => each.path === endpoint.path && each.method === method);
+  const readingOf = (update: Registered) => at(update, 'GET') ?? update;
+  // An invoice with a payment cannot be changed.
+  const updates = endpoints.filter(
+    (each) =>
+      isOwn(each) &&
+      each.method === 'PUT' &&
+      fieldsOf(each).length > 0 &&
+      at(each, 'GET') !== undefined &&
+      each.operation.name !== 'invoices_update',
+  );
+
+  test('as it was read is accepted by its update, and stays the same', async () => {
+    expect(updates.length).toBeGreaterThan(35);
+    const lines = await findErrors(updates, async (update) => {
+      const stored = record(await request(readingOf(update)));
+      const same = await request(update, { body: stored });
+      return same.status === 200 ? difference(stored, record(same)) : same.text;
+    });
+    expect(lines).toEqual([]);
+  });
+
+  test('is changed in one field, and never with an outdated If-Match', async () => {
+    let count = 0;
+    const lines = await findErrors(updates, async (update) => {
+      const reading = readingOf(update);
+      const first = await request(reading);
+      const stored = record(first);
+      const change = changeOf(update, stored);
+      const changed = await request(update, { body: change });
+      if (changed.status !== 200) return changed.text;
+      const last = await request(reading);
+      const fault = difference(stored, record(changed), change) ?? difference(record(changed), record(last));
+      if (fault) return fault;
+      const { etag } = first.headers;
+      if (etag === undefined) return update.operation.record === null ? undefined : 'has no ETag';
+      count += 1;
+      const headers = { 'if-match': etag };
+      for (const each of [update, at(update, 'DELETE')]) {
+        if (!each) continue;
+        const stale = await request(each, each === update ? { body: stored, headers } : { headers });
+        const accepted = errorMismatch(stale, 412, 'precondition_failed');
+        if (accepted) return accepted;
+      }
+      const { text } = await request(reading);
+      if (text !== last.text) return `was changed: ${text}`;
+      const current = String(last.headers.etag);
+      const unmodified = await request(reading, { headers: { 'if-none-match': current } });
+      if (unmodified.status !== 304) return `answered ${unmodified.status} to If-None-Match`;
+      const again = await request(update, { body: record(last), headers: { 'if-match': current } });
+      return again.status === 200 ? undefined : again.text;
+    });
+    expect(lines).toEqual([]);
+    expect(count).toBeGreaterThan(30);
+  });
+
+  test('keeps every field that must not be null: the 400 names all of them', async () => {
+    const lines = await findErrors(updates, async (update) => {
+      const required = fieldsOf(update).flatMap(([name, schema]) => (allowsNull(schema) ? [] : [name]));
+      const answer = await request(update, { body: Object.fromEntries(required.map((name) => [name, null])) });
+      if (required.length === 0 || named(answer).join() === required.toSorted().join()) return undefined;
+      return `${required.join()} ${answer.text}`;
+    });
+    expect(lines).toEqual([]);
+  });
+});
+
+describe('a create', () => {
+  const creates = endpoints.filter(
+    (each) => isOwn(each) && each.route.response.kind === 'created' && fieldsOf(each).length > 0,
+  );
+
+  test('without a body names the required fields, and with wrong or long values every field', async () => {
+    const lines = await findErrors(creates, async (create) => {
+      const required = plain(document, create.body ?? {}).required ?? [];
+      const empty = await request(create, { body: {} });
+      const missing = [...required, ...(create.operation.name === 'platform_tenants_create' ? ['plan_id'] : [])];
+      if (named(empty).join() !== missing.toSorted().join()) return `needs ${missing.join()}: ${empty.text}`;
+      // Any object fits the variables of a query.
+      const names = fieldsOf(create).flatMap(([name]) => (name === 'variables' && isForOperators(create) ? [] : name));
+      const wrong = await request(create, { body: Object.fromEntries(names.map((name) => [name, { wrong: [] }])) });
+      const long = fieldsOf(create).flatMap(([name, given]) => {
+        const { maxLength } = plain(document, given);
+        return maxLength === undefined ? [] : [[name, 'x'.repeat(maxLength + 1)] as const];
+      });
+      const tooLong = named(await request(create, { body: Object.fromEntries(long) }));
+      const accepted = long.filter(([name]) => !tooLong.includes(name));
+      if (accepted.length > 0) return `accepts long texts as ${accepted.map(([name]) => name).join()}`;
+      const found = new Set(named(wrong).map((path) => path.split('.')[0]));
+      return [...found].join() === names.toSorted().join() ? undefined : `has ${names.join()}: ${wrong.text}`;
+    });
+    expect(creates.length).toBeGreaterThan(35);
+    expect(lines).toEqual([]);
+  });
+
+  const notRepeated = [
+    // The school has one with the same references.
+    ...['class-subjects', 'academics/years', 'academic-terms', 'fees/payments', 'timetable/slots', 'transport/enroll'],
+    ...['transport/schedules/exceptions', 'transport/bus-assignments', 'platform/notification-templates'],
+    // Only the first response has the secret.
+    ...['schedule/feeds', 'webhooks', 'platform/webhooks', 'api-keys', 'platform/api-keys'],
+  ].map((path) => `POST /api/${path}`);
+
+  test('with the required fields creates one record, also if it is repeated with its Idempotency-Key', async () => {
+    const repeated = creates.filter(({ name }) => !notRepeated.includes(name));
+    const lines = await findErrors(repeated, async (create) => {
+      const sent = {
+        body: sampleBody(document, create, { id: known, marker: 'once' }),
+        headers: { 'idempotency-key': create.operation.name },
+      };
+      const [first, second, third] = [
+        await request(create, sent),
+        ...(await Promise.all([request(create, sent), request(create, sent)])),
+      ];
+      if (first.status !== 201) return first.text;
+      if (second.text !== first.text || third.text !== first.text) return `${first.text} ${second.text} ${third.text}`;
+      const read = await request(create, { method: 'GET', path: String(first.headers.location) });
+      if (read.status !== 200 && !['method_not_allowed', 'not_found'].includes(read.json?.error ?? ''))
+        return read.text;
+      return read.status === 200 ? difference(record(first), record(read)) : undefined;
+    });
+    expect(repeated.length).toBeGreaterThan(25);
+    expect(lines).toEqual([]);
+  });
+});
+
+describe('a unique field', () => {
+  const fields: [string, string, 'ignores case' | 'minds case'][] = [
+    ...['grades', 'school-units', 'programmes', 'mediums', 'religions', 'subject-contexts', 'document-types'].map(
+      (list): [string, string, 'ignores case'] => [`/api/${list}`, 'name', 'ignores case'],
+    ),
+    ['/api/subjects', 'code', 'ignores case'],
+    ['/api/rbac/roles', 'name', 'ignores case'],
+    ['/api/users', 'email', 'ignores case'],
+    ['/api/students', 'admission_number', 'minds case'],
+    ['/api/teachers', 'employee_number', 'minds case'],
+    ['/api/classes', 'name', 'ignores case'],
+    ['/api/transport/buses', 'registration_number', 'ignores case'],
+    ['/api/transport/drivers', 'license_number', 'ignores case'],
+    ['/api/transport/routes', 'code', 'ignores case'],
+    ['/api/finance/fee-structures', 'name', 'ignores case'],
+    ['/api/notifications/templates', 'name', 'ignores case'],
+    ['/api/transport/fee-plans', 'name', 'ignores case'],
+    ['/api/platform/plans', 'name', 'ignores case'],
+  ];
+
+  test.each(fields)('of %s, %s, %s: a second use is a 409 that names the field', async (path, field, rule) => {
+    const create = endpoints.find((each) => each.name === `POST ${path}`);
+    const update = endpoints.find((each) => each.name === `PUT ${path}/{id}`);
+    if (!create || !update) throw new Error(`There is no ${path}.`);
+    const add = (value: string) =>
+      request(create, {
+        body: { ...(sampleBody(document, create, { id: known, marker: 'unique' }) as Body), [field]: value },
+      });
+    const taken = `taken-${path.split('/').at(-1) ?? ''}${field === 'email' ? '@school.example' : ''}`;
+    const first = await add(taken);
+    expect(first.status).toBe(201);
+    const other = rule === 'ignores case' ? taken.toUpperCase() : taken;
+    for (const answer of [await add(taken), await add(other), await request(update, { body: { [field]: other } })]) {
+      expect(errorMismatch(answer, 409, 'conflict')).toBeUndefined();
+      expect(named(answer)).toEqual([field]);
+    }
+    const race = await Promise.all(['both', 'both'].map((each) => add(taken.replace('taken', each))));
+    expect(race.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([201, 409]);
+    const id = record(first)['id'];
+    const own = await request(update, { path: `${path}/${String(id)}`, body: { [field]: other } });
+    expect(own.status).toBe(200);
+  });
+});
