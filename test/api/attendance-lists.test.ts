@@ -145,11 +145,6 @@ describe('the list of a class', () => {
     expect(await dates(`date=${today}&from_date=${day(-1)}&to_date=${today}`)).toEqual([today]);
     expect(await dates(`date=${today}&to_date=${day(-1)}`)).toEqual([]);
   });
-
-  test('answers 404 for an unknown class', async () => {
-    await school.admin.get(`${path}/class/999999`, 404);
-    await school.admin.get(`${path}/class/999999/summary`, 404);
-  });
 });
 
 describe('the register of a class', () => {

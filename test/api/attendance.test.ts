@@ -375,13 +375,6 @@ describe('marking a class', () => {
     expect((await list(`from_date=${day(-3)}`)).day).toBeUndefined();
   });
 
-  test('answers 422 for an unknown class', async () => {
-    expect(await refuse(999_999, today, { 1: 'present' }, 422)).toMatchObject({
-      error: 'invalid_reference',
-      details: [{ path: 'class_id' }],
-    });
-  });
-
   test('is possible for the class of that day, and for earlier days also for the current class of the student', async () => {
     const [past, present] = [await addClass(1), await addClass(0)];
     const [a = 0] = past.students;

@@ -214,16 +214,6 @@ describe('an invoice', () => {
     await pay(id, 1);
     await school.admin.with({ 'If-Match': newer }).post(`${path}/${id}/void`, { reason: 'No' }, 412);
   });
-
-  test('is created once for three concurrent requests with the same Idempotency-Key', async () => {
-    const one = await addStudent();
-    const client = school.admin.with({ 'Idempotency-Key': `invoice-${++serial}` });
-    const body = { student_id: one.id, due_date: dueDate, items: [item] };
-    const answers = await Promise.all([1, 2, 3].map(() => client.post<Invoice>(path, body, 201)));
-    expect(new Set(answers.map(({ data }) => data.invoice_number)).size).toBe(1);
-    expect((await school.admin.get<Invoice[]>(`${path}?student_id=${one.id}`)).data).toHaveLength(1);
-    expect((await client.post(path, { ...body, notes: 'other' }, 422)).error).toBe('idempotency_key_reused');
-  });
 });
 
 test('issuing, voiding and reversing twice with the same Idempotency-Key happens once, and the second answer equals the first', async () => {
@@ -284,25 +274,6 @@ describe('creating an invoice', () => {
         error: 'invalid_reference',
         details: [{ path: 'student_id', message: `There is no student ${student_id}.` }],
       });
-    }
-  });
-
-  test('every request for an unknown invoice is a 404', async () => {
-    for (const [method, below] of [
-      ['GET', ''],
-      ['PUT', ''],
-      ['DELETE', ''],
-      ['POST', '/issue'],
-      ['GET', '/download'],
-      ['POST', '/send-reminder'],
-    ] as const) {
-      const answer = await school.admin.send(
-        method,
-        `${path}/999999${below}`,
-        method === 'PUT' ? { body: { notes: 'x' } } : {},
-        404,
-      );
-      expect(answer.message).toBe('There is no invoice 999999.');
     }
   });
 });
@@ -570,29 +541,6 @@ describe('the list', () => {
     );
     all = await walk<Invoice>(lists.admin, path, 100);
   });
-
-  const plain = (text: string) =>
-    text.replaceAll('Ł', 'L').replaceAll('ń', 'n').normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
-  const keys: Record<string, (one: Invoice) => (string | number | null)[]> = {
-    created_at: (one) => [one.created_at],
-    issued_at: (one) => [one.issued_at],
-    invoice_number: (one) => [one.invoice_number],
-    due_date: (one) => [one.due_date],
-    total: (one) => [one.total],
-    balance: (one) => [one.balance],
-    student_name: ({ student_name }) => [
-      plain(student_name.split(' ')[1] ?? ''),
-      plain(student_name.split(' ')[0] ?? ''),
-    ],
-  };
-  test.each(Object.keys(keys).flatMap((sort) => (['asc', 'desc'] as const).map((order) => [sort, order] as const)))(
-    'contains each invoice on exactly one page when sorted by %s %s, with ties sorted by id',
-    async (sort, order) => {
-      expect(await walk<Invoice>(lists.admin, `${path}?sort=${sort}&order=${order}`, 4)).toEqual(
-        inOrder(all, keys[sort] ?? (() => []), order),
-      );
-    },
-  );
 
   test('is sorted by creation time by default, latest first', () => {
     expect(all).toEqual(inOrder(all, (one) => [one.created_at], 'desc'));
