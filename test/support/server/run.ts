@@ -24,9 +24,13 @@ async function hasMemory(): Promise<boolean> {
   return bavail * bsize > minFreeBytes && process.availableMemory() > minFreeBytes;
 }
 
-/** Creates a folder of a run. As root, other users may write into it: Postgres does not run as root. */
+/**
+ * Creates a folder of a run. As root, other users may write into it: Postgres does not run as root. Its name is short in
+ * a run that another one has started, because the path of a socket has at most 107 bytes.
+ */
 async function createFolder(parent: string): Promise<string> {
-  const folder = await mkdtemp(join(parent, `school-run-${String(process.pid)}-`));
+  const prefix = parent === process.env['TEST_RUN'] ? 'run-' : `school-run-${String(process.pid)}-`;
+  const folder = await mkdtemp(join(parent, prefix));
   if (process.getuid?.() === 0) await chmod(folder, 0o1777);
   return folder;
 }
