@@ -14,8 +14,8 @@ declare global {
 const cache = process.env['TEST_COMPILE_CACHE'];
 if (cache !== undefined) process.env['NODE_COMPILE_CACHE'] = cache;
 
-// When nothing is left to do, a Jest worker ends by itself. Node then frees its heap of some hundred megabytes, for longer
-// than the half second after which Jest kills the worker and warns of a leak. `exit` frees nothing.
+// Jest kills a worker that has not ended after half a second, and warns of a leak. Node probably needs that long to free a
+// heap of some hundred megabytes, which `exit` does not do. On a busy machine the warning still appears.
 if (process.send) process.once('beforeExit', () => process.exit());
 
 const maxLength = 4000;

@@ -36,8 +36,8 @@ async function createFolder(parent: string): Promise<string> {
 }
 
 /**
- * Starts a run, with a guard: a process of its own that ends the run as soon as this process has ended, in whatever way
- * (guard.ts). A server survives the process that started it, so an interrupted run would leave it behind.
+ * Starts a run and its guard (guard.ts). The guard is a separate process that ends the run when this process ends, even
+ * by `kill -9`. A server survives the process that started it, so an interrupted run would leave it behind.
  */
 export async function startRun(): Promise<Run> {
   const folder = await createFolder(tmpdir());
