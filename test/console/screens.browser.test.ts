@@ -70,6 +70,8 @@ test('the audit log filters by school, action and date, shows changes, and expor
   expect(await page.getByText(/^No (matching )?entries/).count()).toBe(1);
   await page.getByText('Dates are in UTC').waitFor();
   await page.getByLabel('To').fill('');
+  // Otherwise the text below could still be that of the first filter.
+  await page.locator('.pager').getByText('1 entry', { exact: true }).waitFor();
   await page.getByLabel('From').fill('2099-01-01');
   await page.getByText('No matching entries').waitFor();
   expect(await page.getByText(/^No (matching )?entries/).count()).toBe(1);
