@@ -34,7 +34,7 @@ export const ciSteps: Step[] = [
   { name: 'size', command: ['node', 'packaging/size.ts'] },
   { name: 'conformance', command: npm('test:conformance') },
   { name: 'tests', command: npm('test'), files: [] },
-  { name: 'programs', command: npm('test'), files: ['test/programs', 'test/console', 'test/chaos'] },
+  { name: 'programs', command: npm('test'), files: ['test/programs', 'test/console'] },
   { name: 'nodes', command: npm('test:nodes'), files: shortNodes },
   { name: 'pgbouncer', command: npm('test:pgbouncer'), files: shortPooler },
   { name: 'postgres-15', command: postgres('15'), files: shortPostgres },
@@ -63,6 +63,12 @@ export const matrixParts: Step[] = [
   { name: 'postgres-17', command: postgres('17', '--install'), files: onPostgres },
   // On Postgres 18, which the service contains.
   { name: 'full', command: npm('test'), files: [], env: { FULL: '1' } },
+  {
+    name: 'newcomer',
+    command: npm('test'),
+    files: ['test/programs/adding-a-resource.test.ts', 'test/programs/migrations.test.ts'],
+    env: { FULL: '1' },
+  },
   { name: 'nodes', command: npm('test:nodes'), files: ['test/nodes'] },
   { name: 'spread', command: npm('test:nodes'), files: ['test/api', 'test/attack', 'test/workers'] },
   { name: 'chaos', command: npm('test:chaos', '--minutes', '10') },
