@@ -913,7 +913,17 @@ describe('a file that is not a table', () => {
   let made: Buffer | undefined;
   const huge = () => (made ??= workbook(Buffer.alloc(32e6, '<row/>')));
 
+  /** A cell at the far right of many rows. Its reading ends when it has used its memory, after seconds. */
+  const wide = () => {
+    const rows = Array.from({ length: 60_000 }, (_, n) => `<row r="${n + 2}">${text(`A${n + 2}`, 'x')}</row>`);
+    return workbook(sheet(`<row r="1">${text('XFD1', 'x')}</row>${rows.join('')}`));
+  };
+  const slow: [string, () => Buffer, string][] = [
+    ['has one cell at the far right of many rows', wide, 'too large when unpacked'],
+  ];
+
   test.each<[string, () => Buffer, string]>([
+    ...(isFull ? slow : []),
     ['declares an unpacked size of 32 MB', huge, 'too large when unpacked'],
     ['unpacks to 32 MB but declares a kilobyte', () => lie(huge(), 'xl/worksheets/sheet1.xml', 1000), 'damaged'],
     [
@@ -941,16 +951,6 @@ describe('a file that is not a table', () => {
       'writes the column ZZZZZZ with character references',
       () => workbook(sheet(`<row r="1">${text('&#90;ZZZZZ1', 'x')}</row>`)),
       'beyond column XFD',
-    ],
-    [
-      'has one cell at the far right of many rows',
-      () =>
-        workbook(
-          sheet(
-            `<row r="1">${text('XFD1', 'x')}</row>${Array.from({ length: isFull ? 60_000 : 6_000 }, (_, n) => `<row r="${n + 2}">${text(`A${n + 2}`, 'x')}</row>`).join('')}`,
-          ),
-        ),
-      'too large when unpacked',
     ],
     ['shares a megabyte of text in 4,000 cells', () => repeated(1e6, 4000), 'a cell of more than 10000 characters'],
     ['shares 9 kB of text in 4,000 cells', () => repeated(9000, 4000), 'more than 10000000 characters'],
