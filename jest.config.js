@@ -31,7 +31,8 @@ export default {
   // One Postgres server per run.
   globalSetup: '<rootDir>/test/support/server/setup.ts',
   globalTeardown: '<rootDir>/test/support/server/teardown.ts',
-  testTimeout: 60_000,
+  // A test that waits in vain fails earlier, and says what it waited for (support/client/until.ts).
+  testTimeout: 180_000,
   // Three files at a time on two processors, because many tests wait for a process, a timer or the network.
   maxWorkers: 3,
   // Report connections and timers that a file leaves open at once.
