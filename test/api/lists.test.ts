@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { beforeAll, describe, expect, test } from '@jest/globals';
-import { platformRecords } from '../support/fixtures/platform-records.ts';
+import { platformRecords, platformTables } from '../support/fixtures/platform-records.ts';
 import { addVariedRows } from '../support/fixtures/varied-rows.ts';
 import { inOrder } from '../support/client/pages.ts';
 import { populate } from '../support/fixtures/populate.ts';
@@ -26,8 +26,9 @@ const known = 500_001;
 let webhookId = 0;
 beforeAll(async () => {
   const platform = await platformRecords(service, school);
-  webhookId = platform.webhook;
-  for (const [table, id] of Object.entries(platform)) await addVariedRows(service.database, 'platform', id, [table]);
+  webhookId = platform.webhooks;
+  for (const [name, table] of Object.entries(platformTables) as [keyof typeof platform, string][])
+    await addVariedRows(service.database, 'platform', platform[name], [table]);
   expect(await populate(service, school, { endpoints, document }, known - 1, 'Listed')).toEqual([]);
   await addVariedRows(school.database, school.schema, known);
 });

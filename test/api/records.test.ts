@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { beforeAll, describe, expect, test } from '@jest/globals';
-import { platformRecords } from '../support/fixtures/platform-records.ts';
+import { platformKind, platformRecords } from '../support/fixtures/platform-records.ts';
 import { populate } from '../support/fixtures/populate.ts';
 import {
   findErrors,
@@ -26,23 +26,14 @@ type Body = Record<string, unknown>;
 
 let ofPlatform: Record<string, number>;
 beforeAll(async () => {
-  const ids = await platformRecords(service, school);
-  ofPlatform = {
-    tenants: ids.tenant,
-    plans: ids.plan,
-    operators: ids.operator,
-    'notification-templates': ids.notification_template,
-    questions: ids.saved_question,
-    'api-keys': ids.operator_api_key,
-    webhooks: ids.webhook,
-  };
+  ofPlatform = await platformRecords(service, school);
   expect(await populate(service, school, { endpoints, document }, known - 1, 'stored')).toEqual([]);
 });
 
 const isOwn = (endpoint: Registered) =>
   (isForSchools(endpoint) || isForOperators(endpoint)) && endpoint.operation.role === null;
 const idOf = (endpoint: Registered) =>
-  isForOperators(endpoint) ? (ofPlatform[endpoint.path.split('/')[3] ?? ''] ?? known) : known;
+  isForOperators(endpoint) ? (ofPlatform[platformKind(endpoint.path)] ?? known) : known;
 const pathOf = (endpoint: Registered) => samplePath(document, endpoint, { id: idOf(endpoint) });
 const request = (endpoint: Registered, sent: Partial<Sent> = {}) =>
   send(service.url, {

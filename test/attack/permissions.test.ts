@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { platformKind, platformRecords } from '../support/fixtures/platform-records.ts';
 import { passwords } from '../../src/domain/passwords.ts';
 import { createOperator } from '../../src/database/operator.ts';
 import { withOwner } from '../../src/database/pool/pool.ts';
@@ -350,44 +351,6 @@ describe('read-only fields', () => {
     'last_used_at',
     'last_reminded_at',
   ];
-  /** The ids of the records of operators, by the beginning of the path. */
-  const platformIds = async () => {
-    const template = await service.operator.post<{ id: number }>(
-      '/api/platform/notification-templates',
-      { key: 'holiday.added', channel: 'in_app', subject: 'A holiday', body: 'School is closed.' },
-      201,
-    );
-    const invited = await service.operator.post<{ id: number }>(
-      '/api/platform/operators',
-      { email: 'invited@test.example', first_name: 'In', last_name: 'Vited', role: 'analyst' },
-      201,
-    );
-    const question = await service.operator.post<{ id: number }>(
-      '/api/platform/questions',
-      { name: 'Schools', query: '{ tenants { totalCount } }' },
-      201,
-    );
-    const key = await service.operator.post<{ id: number }>(
-      '/api/platform/api-keys',
-      { name: 'Reports', role: 'analyst' },
-      201,
-    );
-    const webhook = await service.operator.post<{ id: number }>(
-      '/api/platform/webhooks',
-      { url: 'https://hooks.example/platform', events: ['tenant.created'] },
-      201,
-    );
-    return {
-      'api-keys': key.data.id,
-      webhooks: webhook.data.id,
-      tenants: school.id,
-      plans: 1,
-      operators: invited.data.id,
-      'notification-templates': template.data.id,
-      questions: question.data.id,
-    };
-  };
-
   let untouched: School;
   beforeAll(async () => {
     // A school of its own: the tests above delete records and generate a timetable.
@@ -396,14 +359,14 @@ describe('read-only fields', () => {
   });
 
   test('no update of any record accepts a changed read-only field, alone or in the whole record', async () => {
-    const ids: Record<string, number> = await platformIds();
+    const ids: Record<string, number> = await platformRecords(service, school);
     const updates = endpoints.filter(({ route, method }) => readOnlyFields(route, method).length > 0);
     expect(updates.length).toBeGreaterThan(35);
     const lines: string[] = [];
     for (const endpoint of updates) {
       const { name, method, path, route, operation } = endpoint;
       const token = isForOperators({ operation }) ? service.operator.token : untouched.admin.token;
-      const parameter = isForOperators({ operation }) ? (ids[path.split('/')[3] ?? ''] ?? id) : id;
+      const parameter = isForOperators({ operation }) ? (ids[platformKind(path)] ?? id) : id;
       const at = path.replace('{key}', 'holiday.added').replace(/\{\w+\}/, String(parameter));
       const read = await send(service.url, { path: at, token });
       // Without a GET of the same path, an update that changes nothing returns the record.
