@@ -33,15 +33,15 @@ function tablesOf(folder: string, schema: string): string[] {
 }
 
 for (const [folder, schema, heading, example] of [
-  ['committed', 'platform\\.', '| schema `platform` | what bounds it |', 'one row per school'],
-  ['tenant', '', '| schema of a school | what bounds it |', 'records'],
+  ['committed', 'platform\\.', '| schema `platform` | what limits its growth |', 'one row per school'],
+  ['tenant', '', '| schema of a school | what limits its growth |', 'records'],
 ] as const) {
   const { path, rows } = table(heading);
   const documented = new Set(rows.flatMap((row) => namesIn(row.split('|')[1] ?? '', /`(\w+)`/g)));
   for (const name of tablesOf(folder, schema))
     if (!documented.has(name))
       faults.push(
-        `${path}: the table "${heading}" says of each table what bounds it. Add | \`${name}\` | ${example} |`,
+        `${path}: the table "${heading}" says of each table what limits its growth. Add | \`${name}\` | ${example} |`,
       );
 }
 

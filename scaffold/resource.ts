@@ -40,7 +40,7 @@ async function tableExists(root: string, table: string): Promise<boolean> {
   return (await Promise.all(texts)).some((text) => text.includes(`create table ${table} (`));
 }
 
-/** The page of docs/ with the list of what bounds each table. */
+/** The page of docs/ that says what limits the growth of each table. */
 async function pageOfTables(root: string): Promise<string> {
   for (const path of globSync('docs/**/*.md', { cwd: root }))
     if ((await readFile(join(root, path), 'utf8')).includes('\n| schema of a school |')) return path;

@@ -21,7 +21,7 @@ interface SitePage {
   data?: Html;
 }
 
-/** A page of the API reference or of the guide. Both have the layout of docs/docs.css. */
+/** A page of the API reference or of the guide. Both have the layout of src/pages/docs/docs.css. */
 export const sitePage = (page: SitePage): string =>
   `<!doctype html>\n${
     html`<html lang="en">

@@ -151,7 +151,7 @@ async function sortKeys({ operation: { name } }: Registered, rows: Row[]) {
 }
 
 describe('every list', () => {
-  test('answers its pagination', async () => {
+  test('returns its pagination', async () => {
     expect(lists.length).toBeGreaterThan(40);
     const lines = await findErrors(lists, async (list) => {
       const { rows, json, text } = await request(list, 'pageSize=1');
@@ -247,7 +247,7 @@ describe('every list', () => {
     expect(lines).toEqual([]);
   });
 
-  test('has the records that GET of one of them returns', async () => {
+  test('shows the same values as GET of each record', async () => {
     let count = 0;
     const lines = await findErrors(lists, async (list) => {
       const get = endpoints.find(({ name }) => name === `GET ${list.path}/{id}`);

@@ -17,7 +17,9 @@ const git = async (...args: string[]) =>
 /** The commit, with a hash of the changes since then. */
 async function state(): Promise<string> {
   const commit = await git('rev-parse', 'HEAD');
-  const changes = (await git('diff', 'HEAD')) + (await git('status', '--porcelain'));
+  const untracked = (await git('ls-files', '--others', '--exclude-standard')).split('\n').filter((path) => path !== '');
+  const hashes = untracked.length === 0 ? '' : await git('hash-object', '--', ...untracked);
+  const changes = (await git('diff', 'HEAD')) + untracked.join() + hashes;
   return changes === '' ? commit : `${commit}-${createHash('sha256').update(changes).digest('hex').slice(0, 8)}`;
 }
 
