@@ -1,5 +1,6 @@
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
-import { type Failure, isAbort, toFailure } from './http.ts';
+import { request } from './api.ts';
+import { type Failure, isAbort, type Query, toFailure } from './http.ts';
 
 /** Earlier responses, shown at once when the operator returns to a screen, while they are loaded again. */
 const cache = new Map<string, unknown>();
@@ -73,6 +74,24 @@ export function useLoad<T>(
     reload,
     set,
   };
+}
+
+/** Loads the data of a path of the API. The path and the query are the key. */
+export const useData = <T>(path: string, query: Query = {}, options = {}): Loaded<T> =>
+  useLoad(
+    `${path} ${JSON.stringify(query)}`,
+    async (signal) => (await request<T>('GET', path, { query, signal })).data,
+    options,
+  );
+
+/** Reads all pages of a list. */
+export async function loadAll<T>(path: string, signal: AbortSignal): Promise<T[]> {
+  const items: T[] = [];
+  for (let page = 1; ; page++) {
+    const { data, pagination } = await request<T[]>('GET', path, { query: { page, pageSize: 100 }, signal });
+    items.push(...data);
+    if (page >= pagination.totalPages) return items;
+  }
 }
 
 /** Returns `value` once it has not changed for `delayMs`. */

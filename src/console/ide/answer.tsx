@@ -7,6 +7,7 @@ import { toFailure } from '../data/http.ts';
 import { useLoad } from '../data/load.ts';
 import type { Question } from '../types.ts';
 import { parseCsv } from './csv.ts';
+import { Button } from '../parts/button.tsx';
 
 interface Answer {
   headers: string[];
@@ -145,12 +146,8 @@ export function AnswerDialog({ question, onClose }: { question: Question; onClos
         </AsyncContent>
       </div>
       <div class="dialog-foot">
-        <button type="button" class="button" onClick={onClose}>
-          Close
-        </button>
-        <button type="button" class="button primary" onClick={save}>
-          Download CSV
-        </button>
+        <Button label="Close" onClick={onClose} />
+        <Button label="Download CSV" kind="primary" onClick={save} />
       </div>
     </Dialog>
   );

@@ -8,6 +8,7 @@ import type { Question } from '../types.ts';
 import { AnswerDialog } from './answer.tsx';
 import { Editor, type EditedQuery } from './editor.tsx';
 import { loadQuestion, QuestionList, SaveDialog } from './questions.tsx';
+import { Button } from '../parts/button.tsx';
 
 const firstQuery: EditedQuery = {
   query: '{\n  tenants {\n    totalCount\n    nodes {\n      name\n      status\n      studentCount\n    }\n  }\n}\n',
@@ -61,17 +62,11 @@ function Workspace() {
     <main class="ide">
       <header class="ide-bar">
         <h1>{question?.name ?? 'Analytics'}</h1>
-        <button type="button" class="button" onClick={() => setDialog('list')}>
-          Questions
-        </button>
-        <button type="button" class="button" onClick={() => setDialog('save')}>
-          Save
-        </button>
+        <Button label="Questions" onClick={() => setDialog('list')} />
+        <Button label="Save" onClick={() => setDialog('save')} />
         {question && (
           <>
-            <button type="button" class="button primary" onClick={() => setDialog('answer')}>
-              Answer
-            </button>
+            <Button label="Answer" kind="primary" onClick={() => setDialog('answer')} />
             <CopyButton key={question.id} text={link(question)}>
               Copy link
             </CopyButton>
@@ -79,9 +74,7 @@ function Workspace() {
         )}
         <p class="ide-who">
           {operator.value?.email}
-          <button type="button" class="button" onClick={() => void logOutHere()}>
-            Log out
-          </button>
+          <Button label="Log out" onClick={() => void logOutHere()} />
         </p>
       </header>
       {opened > 0 && (

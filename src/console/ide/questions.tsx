@@ -6,31 +6,23 @@ import { SelectField, TextArea, TextField } from '../parts/fields.tsx';
 import { SearchBox } from '../parts/list.tsx';
 import { FormError, useForm } from '../parts/forms.tsx';
 import { Failure } from '../data/http.ts';
-import { clearCache, useLoad } from '../data/load.ts';
+import { clearCache, loadAll, useLoad } from '../data/load.ts';
 import { operator } from '../data/session.ts';
 import type { Question } from '../types.ts';
 import type { EditedQuery } from './editor.tsx';
+import { Button } from '../parts/button.tsx';
 
 const path = '/api/platform/questions';
 
 export const loadQuestion = async (id: number): Promise<Question> =>
   (await request<Question>('GET', `${path}/${String(id)}`)).data;
 
-async function loadQuestions(signal: AbortSignal): Promise<Question[]> {
-  const questions: Question[] = [];
-  for (let page = 1; ; page++) {
-    const { data, pagination } = await request<Question[]>('GET', path, { query: { page, pageSize: 100 }, signal });
-    questions.push(...data);
-    if (page >= pagination.totalPages) return questions;
-  }
-}
-
 const mayChange = ({ is_built_in, owner }: Question) =>
   !is_built_in && (owner?.id === operator.value?.id || (operator.value?.roles.includes('admin') ?? false));
 
 /** The list of saved questions. */
 export function QuestionList({ onOpen, onClose }: { onOpen: (question: Question) => void; onClose: () => void }) {
-  const questions = useLoad('questions', loadQuestions);
+  const questions = useLoad('questions', (signal) => loadAll<Question>(path, signal));
   const [typed, setTyped] = useState('');
   const words = typed.trim().toLowerCase();
   return (
@@ -47,9 +39,7 @@ export function QuestionList({ onOpen, onClose }: { onOpen: (question: Question)
               <ul class="ide-questions">
                 {shown.map((question) => (
                   <li key={question.id}>
-                    <button type="button" class="link" onClick={() => onOpen(question)}>
-                      {question.name}
-                    </button>
+                    <Button label={question.name} kind="link" onClick={() => onOpen(question)} />
                     <small>
                       {question.is_built_in ? 'Built in' : question.owner?.email}
                       {question.schedule && ` · sent ${question.schedule}`}
@@ -164,14 +154,8 @@ export function SaveDialog({
           )}
         </div>
         <div class="dialog-foot">
-          {own && (
-            <button type="button" class="button danger" onClick={() => void remove()}>
-              Delete
-            </button>
-          )}
-          <button type="button" class="button" onClick={onClose}>
-            Cancel
-          </button>
+          {own && <Button label="Delete" kind="danger" onClick={() => void remove()} />}
+          <Button label="Cancel" onClick={onClose} />
           <button class="button primary" disabled={form.isBusy}>
             Save
           </button>

@@ -4,6 +4,7 @@ import { actionName, Timestamp } from './format.tsx';
 import { Icon } from './icons.tsx';
 import { href } from '../router.ts';
 import type { AuditLog } from '../types.ts';
+import { Fact } from './components.tsx';
 
 /** Whether a text is a timestamp. The name of a school can start like one, so the whole text must match. */
 const isTimestamp = (text: string) =>
@@ -109,18 +110,15 @@ function Entry({ entry, withSchool, describe }: { entry: AuditLog; withSchool: b
           <>
             <ChangesTable changes={changes} />
             <dl class="facts">
-              <dt>Time</dt>
-              <dd>
+              <Fact label="Time">
                 <Timestamp at={created_at} format="time" />
-              </dd>
+              </Fact>
               <dt>Action</dt>
               <dd class="code">{action}</dd>
-              <dt>Target</dt>
-              <dd>{target}</dd>
-              <dt>IP address</dt>
-              <dd>
+              <Fact label="Target">{target}</Fact>
+              <Fact label="IP address">
                 {ip ?? 'unknown'} {user_agent && <span class="muted small">{user_agent}</span>}
-              </dd>
+              </Fact>
               <dt>Request ID</dt>
               <dd class="code">{request_id ?? 'none'}</dd>
             </dl>

@@ -4,6 +4,7 @@ import type { Failure } from '../data/http.ts';
 import { Icon } from './icons.tsx';
 import type { Loaded } from '../data/load.ts';
 import { href } from '../router.ts';
+import { Button } from './button.tsx';
 
 /** Sets the title of the browser tab. */
 export function usePageTitle(title: string): void {
@@ -67,15 +68,22 @@ export function Card({
   );
 }
 
+/** A line in a list of facts (`<dl class="facts">`). */
+export const Fact = ({ label, children }: { label: string; children: ComponentChildren }) => (
+  <>
+    <dt>{label}</dt>
+    <dd>{children}</dd>
+  </>
+);
+
 /** A figure in a list of figures (`<dl class="figures">`). */
 export function Statistic({ label, value, to, note }: { label: string; value: string; to?: string; note?: string }) {
   return (
     <div class="figure">
-      <dt>{label}</dt>
-      <dd>
+      <Fact label={label}>
         {to ? <a href={href(to)}>{value}</a> : value}
         {note && <small>{note}</small>}
-      </dd>
+      </Fact>
     </div>
   );
 }
@@ -134,9 +142,12 @@ export function ErrorMessage({ failure, onRetry }: { failure: Failure; onRetry?:
         {failure.requestId && failure.status >= 500 && <p class="small">Request ID: {failure.requestId}</p>}
       </div>
       {onRetry && (
-        <button type="button" class="button small-button" disabled={seconds > 0} onClick={onRetry}>
-          {seconds > 0 ? `Try again in ${seconds} s` : 'Try again'}
-        </button>
+        <Button
+          label={seconds > 0 ? `Try again in ${seconds} s` : 'Try again'}
+          isSmall
+          isDisabled={seconds > 0}
+          onClick={onRetry}
+        />
       )}
     </div>
   );

@@ -3,6 +3,7 @@ import type { ComponentChildren } from 'preact';
 import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { isAbort, toFailure } from '../data/http.ts';
 import { Icon } from './icons.tsx';
+import { Button } from './button.tsx';
 
 interface DialogProps {
   title: ComponentChildren;
@@ -95,9 +96,7 @@ export const DialogFoot = ({
   isDangerous?: boolean;
 }) => (
   <div class="dialog-foot">
-    <button type="button" class="button" onClick={onCancel}>
-      {cancelLabel}
-    </button>
+    <Button label={cancelLabel} onClick={onCancel} />
     <button class={isDangerous ? 'button danger' : 'button primary'} disabled={isDisabled}>
       {label}
     </button>

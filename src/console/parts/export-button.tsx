@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import { download } from '../data/api.ts';
 import { attempt } from './dialogs.tsx';
 import type { Query } from '../data/http.ts';
-import { Icon } from './icons.tsx';
+import { Button } from './button.tsx';
 
 interface ExportButtonProps {
   path: string;
@@ -21,8 +21,11 @@ export function ExportButton({ path, query, label, message }: ExportButtonProps)
     setExporting(false);
   };
   return (
-    <button type="button" class="button" disabled={isExporting} onClick={() => void exportCsv()}>
-      <Icon name="export" /> {isExporting ? 'Exporting…' : label}
-    </button>
+    <Button
+      icon="export"
+      label={isExporting ? 'Exporting…' : label}
+      isDisabled={isExporting}
+      onClick={() => void exportCsv()}
+    />
   );
 }

@@ -8,6 +8,7 @@ import { Dialog, DialogFoot, focusBehindDialog } from './dialogs.tsx';
 import { toFailure, Failure, isAbort } from '../data/http.ts';
 import { Icon } from './icons.tsx';
 import { closeUnlessDirty, useUnsavedChangesGuard } from '../router.ts';
+import { Button } from './button.tsx';
 
 /** The names of the fields of a form that hold text. */
 type TextKey<T> = { [K in keyof T & string]: T[K] extends string ? K : never }[keyof T & string];
@@ -311,9 +312,7 @@ export function SaveBar({
   return (
     <div class="save-bar">
       <p>Unsaved changes</p>
-      <button type="button" class="button" disabled={form.isBusy} onClick={() => form.reset()}>
-        Discard
-      </button>
+      <Button label="Discard" isDisabled={form.isBusy} onClick={() => form.reset()} />
       <button class="button primary" disabled={form.isBusy}>
         {form.isBusy ? 'Saving…' : label}
       </button>

@@ -28,8 +28,10 @@ const paths = {
   warning: 'M10 4 17 16H3zM10 9v3.5M10 14.2v.2',
 } as const;
 
+export type IconName = keyof typeof paths;
+
 /** A decorative icon, hidden from screen readers. */
-export function Icon({ name }: { name: keyof typeof paths }) {
+export function Icon({ name }: { name: IconName }) {
   return (
     <svg class="icon" viewBox="0 0 20 20" width="20" height="20" aria-hidden="true" focusable="false">
       <path

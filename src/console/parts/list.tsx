@@ -7,6 +7,7 @@ import { AsyncContent, EmptyState } from './components.tsx';
 import { formatNumber } from './format.tsx';
 import { Icon } from './icons.tsx';
 import type { Sorting } from './table.tsx';
+import { Button } from './button.tsx';
 
 /** The text in the search box. Once the operator pauses, it becomes the search of the list. */
 function useSearchText(search: string, onSearch: (search: string) => void): [string, (text: string) => void] {
@@ -96,6 +97,21 @@ export function useListScreen<T, Filter extends string = never>(
   };
 }
 
+interface ListFiltersProps {
+  list: Pick<ListScreen<unknown>, 'searchText' | 'setSearchText'>;
+  label: string;
+  placeholder: string;
+  children?: ComponentChildren;
+}
+
+/** The search field of a list, with its other filters beside it. */
+export const ListFilters = ({ list, label, placeholder, children }: ListFiltersProps) => (
+  <div class="filters" role="search">
+    <SearchBox label={label} placeholder={placeholder} value={list.searchText} onChange={list.setSearchText} />
+    {children}
+  </div>
+);
+
 interface PaginationProps {
   pagination: ApiResponse<unknown>['pagination'];
   onPage: (page: number) => void;
@@ -123,14 +139,13 @@ function Pagination({ pagination: { page, pageSize, totalItems, totalPages }, on
       </p>
       {totalPages > 1 && (
         <div class="pager-buttons">
-          <button
-            type="button"
-            class="button small-button"
-            disabled={page <= 1}
+          <Button
+            icon="left"
+            label="Previous"
+            isSmall
+            isDisabled={page <= 1}
             onClick={() => onPage(Math.min(page - 1, totalPages))}
-          >
-            <Icon name="left" /> Previous
-          </button>
+          />
           <button
             type="button"
             class="button small-button"
@@ -148,9 +163,7 @@ function Pagination({ pagination: { page, pageSize, totalItems, totalPages }, on
 /** Shown when the address has a page number past the end of the list. */
 const PageOutOfRange = ({ onFirst }: { onFirst: () => void }) => (
   <EmptyState title="This page does not exist.">
-    <button type="button" class="button" onClick={onFirst}>
-      Go to the first page
-    </button>
+    <Button label="Go to the first page" onClick={onFirst} />
   </EmptyState>
 );
 

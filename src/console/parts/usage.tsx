@@ -1,23 +1,18 @@
-import { request } from '../data/api.ts';
-import { type Bar, BarChart } from './charts.tsx';
+import { BarChart } from './charts.tsx';
 import { AsyncContent, Card, Statistic } from './components.tsx';
 import { ExportButton } from './export-button.tsx';
 import { dayName, formatBytes, formatCompactBytes, formatNumber, monthName } from './format.tsx';
-import { type Loaded, useLoad } from '../data/load.ts';
+import { type Loaded, useData } from '../data/load.ts';
 import type { Usage } from '../types.ts';
 
 const path = '/api/platform/usage';
 
 /** The usage of a school, or of all schools. */
-export const useUsage = (tenantId?: string): Loaded<Usage> =>
-  useLoad(`usage ${tenantId ?? ''}`, async (signal) => {
-    const query = tenantId === undefined ? {} : { tenant_id: tenantId };
-    return (await request<Usage>('GET', path, { query, signal })).data;
-  });
+export const useUsage = (tenantId?: string): Loaded<Usage> => useData(path, { tenant_id: tenantId });
 
 /** The buttons that save the usage of a school, or of all schools, as CSV. */
 export function UsageExports({ tenantId }: { tenantId?: string }) {
-  const query = tenantId === undefined ? {} : { tenant_id: tenantId };
+  const query = { tenant_id: tenantId };
   const message = 'Usage exported.';
   return (
     <>
@@ -55,57 +50,58 @@ function Figures({ usage: { current, months } }: { usage: Usage }) {
 type MonthFigure = Exclude<keyof Usage['months'][number], 'month'>;
 type DayFigure = Exclude<keyof Usage['days'][number], 'date'>;
 
-const byMonth = ({ months }: Usage, figure: MonthFigure): Bar[] =>
-  months.map((each) => ({ label: monthName(each.month), name: monthName(each.month, true), value: each[figure] }));
-
-const byDay = ({ days }: Usage, figure: DayFigure): Bar[] =>
-  days.map((each) => ({
-    label: String(Number(each.date.slice(8))),
-    name: dayName(each.date),
-    value: each[figure],
-  }));
+const ChartCard = ({ title, ...chart }: Parameters<typeof BarChart>[0] & { title: string }) => (
+  <Card title={title}>
+    <BarChart {...chart} />
+  </Card>
+);
 
 /** The figures of a school, or the sums of all schools: charts by month and by day, each with a table. */
 export function UsageCharts({ usage }: { usage: Usage }) {
   const { max_students, max_teachers } = usage.current;
   // Only one school has the limits of one plan.
   const limitOf = (limit: number) => (usage.tenant_id === null ? undefined : limit);
+  const byMonth = (figure: MonthFigure) =>
+    usage.months.map(({ month, ...figures }) => ({
+      label: monthName(month),
+      name: monthName(month, true),
+      value: figures[figure],
+    }));
+  const byDay = (figure: DayFigure) =>
+    usage.days.map(({ date, ...figures }) => ({
+      label: String(Number(date.slice(8))),
+      name: dayName(date),
+      value: figures[figure],
+    }));
   return (
     <>
       <Figures usage={usage} />
       <div class="charts">
-        <Card title="Students by month">
-          <BarChart bars={byMonth(usage, 'students')} columns={['Month', 'Students']} limit={limitOf(max_students)} />
-        </Card>
-        <Card title="Teachers by month">
-          <BarChart bars={byMonth(usage, 'teachers')} columns={['Month', 'Teachers']} limit={limitOf(max_teachers)} />
-        </Card>
-        <Card title="Active users a day, by month">
-          <BarChart bars={byMonth(usage, 'active_users')} columns={['Month', 'Average']} />
-        </Card>
-        <Card title="Active users, last 31 days">
-          <BarChart bars={byDay(usage, 'active_users')} columns={['Day', 'Active users']} />
-        </Card>
-        <Card title="Requests by month">
-          <BarChart bars={byMonth(usage, 'requests')} columns={['Month', 'Requests']} />
-        </Card>
-        <Card title="Requests, last 31 days">
-          <BarChart bars={byDay(usage, 'requests')} columns={['Day', 'Requests']} />
-        </Card>
-        <Card title="Messages by month">
-          <BarChart bars={byMonth(usage, 'messages')} columns={['Month', 'Messages']} />
-        </Card>
-        <Card title="Messages, last 31 days">
-          <BarChart bars={byDay(usage, 'messages')} columns={['Day', 'Messages']} />
-        </Card>
-        <Card title="Storage by month">
-          <BarChart
-            bars={byMonth(usage, 'storage_bytes')}
-            columns={['Month', 'Storage']}
-            formatTick={formatCompactBytes}
-            format={formatBytes}
-          />
-        </Card>
+        <ChartCard
+          title="Students by month"
+          bars={byMonth('students')}
+          columns={['Month', 'Students']}
+          limit={limitOf(max_students)}
+        />
+        <ChartCard
+          title="Teachers by month"
+          bars={byMonth('teachers')}
+          columns={['Month', 'Teachers']}
+          limit={limitOf(max_teachers)}
+        />
+        <ChartCard title="Active users a day, by month" bars={byMonth('active_users')} columns={['Month', 'Average']} />
+        <ChartCard title="Active users, last 31 days" bars={byDay('active_users')} columns={['Day', 'Active users']} />
+        <ChartCard title="Requests by month" bars={byMonth('requests')} columns={['Month', 'Requests']} />
+        <ChartCard title="Requests, last 31 days" bars={byDay('requests')} columns={['Day', 'Requests']} />
+        <ChartCard title="Messages by month" bars={byMonth('messages')} columns={['Month', 'Messages']} />
+        <ChartCard title="Messages, last 31 days" bars={byDay('messages')} columns={['Day', 'Messages']} />
+        <ChartCard
+          title="Storage by month"
+          bars={byMonth('storage_bytes')}
+          columns={['Month', 'Storage']}
+          formatTick={formatCompactBytes}
+          format={formatBytes}
+        />
         <Card title="What the figures mean">
           <ul class="prose">
             <li>Students and teachers: the highest number of active ones in the month. A line shows the limit.</li>

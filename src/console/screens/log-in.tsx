@@ -5,6 +5,7 @@ import { toFailure, type Failure, type LoginChallenge } from '../data/http.ts';
 import { ErrorMessage, usePageTitle } from '../parts/components.tsx';
 import { forgotPassword, logIn, operator } from '../data/session.ts';
 import { SecondStep } from './second-step.tsx';
+import { Button } from '../parts/button.tsx';
 
 /** Email and password. With `fixedEmail` the operator can only log in to that account. */
 function LogInForm({ fixedEmail }: { fixedEmail?: string }) {
@@ -83,9 +84,7 @@ function LogInForm({ fixedEmail }: { fixedEmail?: string }) {
         {isBusy ? 'Logging in…' : 'Log in'}
       </button>
       <p class="small">
-        <button type="button" class="link" onClick={() => void forgot()}>
-          Forgot password?
-        </button>
+        <Button label="Forgot password?" kind="link" onClick={() => void forgot()} />
       </p>
       <p class="small" role="status">
         {message}
@@ -123,9 +122,7 @@ export function LogInAgain({ onLogOut }: { onLogOut: () => void }) {
         <p>Log in again to continue. Your unsaved changes are still here.</p>
         <LogInForm fixedEmail={operator.value?.email ?? ''} />
         <p class="small">
-          <button type="button" class="link" onClick={onLogOut}>
-            Log in as a different user
-          </button>
+          <Button label="Log in as a different user" kind="link" onClick={onLogOut} />
         </p>
       </div>
     </Dialog>
@@ -144,9 +141,7 @@ export function AnalystNotice({ onLogOut }: { onLogOut: () => void }) {
           <a href="/graphql/ide/">the page for analytics</a>.
         </p>
         <p>If you need the console, ask a platform administrator for the admin role.</p>
-        <button type="button" class="button" onClick={onLogOut}>
-          Log out
-        </button>
+        <Button label="Log out" onClick={onLogOut} />
       </div>
     </main>
   );

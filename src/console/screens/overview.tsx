@@ -1,8 +1,7 @@
 import { AuditEntries } from '../parts/audit-entries.tsx';
 import { BarChart } from '../parts/charts.tsx';
 import { monthName, formatNumber } from '../parts/format.tsx';
-import { request } from '../data/api.ts';
-import { useLoad } from '../data/load.ts';
+import { useData } from '../data/load.ts';
 import { Card, EmptyState, PageHeader, AsyncContent, Statistic } from '../parts/components.tsx';
 import { href } from '../router.ts';
 import type { Overview as OverviewData } from '../types.ts';
@@ -11,10 +10,7 @@ const percentage = (part: number, total: number) =>
   total > 0 ? `${Math.round((part / total) * 100)}% of all schools` : '';
 
 export function Overview() {
-  const overview = useLoad(
-    'overview',
-    async (signal) => (await request<OverviewData>('GET', '/api/platform/overview', { signal })).data,
-  );
+  const overview = useData<OverviewData>('/api/platform/overview');
   return (
     <>
       <PageHeader

@@ -5,7 +5,7 @@ import { Conflicts, FormError, SaveBar, useForm, useRecordForm } from '../parts/
 import { request } from '../data/api.ts';
 import { Failure } from '../data/http.ts';
 import { useLoad } from '../data/load.ts';
-import { Card, PageHeader, AsyncContent } from '../parts/components.tsx';
+import { Card, PageHeader, AsyncContent, Fact } from '../parts/components.tsx';
 import { setOperator } from '../data/session.ts';
 import type { Profile as ProfileData } from '../types.ts';
 import { SessionsCard } from './sessions-card.tsx';
@@ -54,12 +54,10 @@ function ProfileForm({
           </div>
           <TextField label="Phone" {...form.field('phone')} input={{ autocomplete: 'tel' }} />
           <dl class="facts">
-            <dt>Email</dt>
-            <dd>{response.data.email}</dd>
-            <dt>Last login</dt>
-            <dd>
+            <Fact label="Email">{response.data.email}</Fact>
+            <Fact label="Last login">
               {response.data.last_login_at ? <Timestamp at={response.data.last_login_at} format="time" /> : 'never'}
-            </dd>
+            </Fact>
           </dl>
         </div>
       </Card>

@@ -6,6 +6,7 @@ import { toFailure, type Failure, type LoginChallenge } from '../data/http.ts';
 import { enroll, enter, verifyLogin } from '../data/session.ts';
 import { AppSetup, CodeField, RecoveryCodeList } from '../parts/two-factor.tsx';
 import type { TotpSetup } from '../types.ts';
+import { Button } from '../parts/button.tsx';
 
 /** The second step of a login: a code, a recovery code or a passkey, or the set-up of a required app. */
 export function SecondStep({ challenge, onCancel }: { challenge: LoginChallenge; onCancel: () => void }) {
@@ -93,29 +94,23 @@ export function SecondStep({ challenge, onCancel }: { challenge: LoginChallenge;
         Verify
       </button>
       {challenge.passkey && (
-        <button type="button" class="button" disabled={isBusy} onClick={() => void attempt(usePasskey)}>
-          Use a passkey
-        </button>
+        <Button label="Use a passkey" isDisabled={isBusy} onClick={() => void attempt(usePasskey)} />
       )}
       <p class="small">
         {challenge.methods.includes('recovery_code') && (
           <>
-            <button
-              type="button"
-              class="link"
+            <Button
+              label={isRecovery ? 'Use a code of the app' : 'Use a recovery code'}
+              kind="link"
               onClick={() => {
                 setRecovery(!isRecovery);
                 setCode('');
               }}
-            >
-              {isRecovery ? 'Use a code of the app' : 'Use a recovery code'}
-            </button>
+            />
             {' · '}
           </>
         )}
-        <button type="button" class="link" onClick={onCancel}>
-          Back
-        </button>
+        <Button label="Back" kind="link" onClick={onCancel} />
       </p>
     </form>
   );

@@ -2,8 +2,9 @@ import { request } from '../data/api.ts';
 import { AsyncContent, Badge, Card } from '../parts/components.tsx';
 import { confirm } from '../parts/dialogs.tsx';
 import { Timestamp } from '../parts/format.tsx';
-import { useLoad } from '../data/load.ts';
+import { useData } from '../data/load.ts';
 import type { Session } from '../types.ts';
+import { Button } from '../parts/button.tsx';
 
 const path = '/api/auth/sessions';
 
@@ -47,23 +48,19 @@ function SessionList({ sessions, onEnd }: ListProps) {
               </p>
             </div>
             {!session.is_current && (
-              <button
-                type="button"
-                class="button small-button"
-                aria-label={`End session ${session.id}: ${programName(session.user_agent)}`}
+              <Button
+                label="End"
+                isSmall
+                name={`End session ${session.id}: ${programName(session.user_agent)}`}
                 onClick={() => onEnd([session])}
-              >
-                End
-              </button>
+              />
             )}
           </li>
         ))}
       </ul>
       {others.length > 1 && (
         <div class="form-foot">
-          <button type="button" class="button" onClick={() => onEnd(others)}>
-            End all other sessions
-          </button>
+          <Button label="End all other sessions" onClick={() => onEnd(others)} />
         </div>
       )}
     </div>
@@ -72,11 +69,7 @@ function SessionList({ sessions, onEnd }: ListProps) {
 
 /** The sessions of the operator, to end those that should not be open. */
 export function SessionsCard() {
-  const state = useLoad(
-    'own sessions',
-    async (signal) => (await request<Session[]>('GET', path, { query: { pageSize: 100 }, signal })).data,
-    { isUncached: true },
-  );
+  const state = useData<Session[]>(path, { pageSize: 100 }, { isUncached: true });
   const end = (sessions: Session[]) =>
     confirm({
       title: sessions.length === 1 ? 'End this session?' : `End ${sessions.length} sessions?`,

@@ -9,6 +9,7 @@ import { toFailure, type Failure } from '../data/http.ts';
 import { useLoad } from '../data/load.ts';
 import { AppSetup, CodeField, RecoveryCodeList } from '../parts/two-factor.tsx';
 import type { RecoveryCodes, TotpSetup, TwoFactor } from '../types.ts';
+import { Button } from '../parts/button.tsx';
 
 const base = '/api/auth/two-factor';
 
@@ -80,9 +81,7 @@ function ActionDialog({ action, onClose }: { action: Action; onClose: () => void
             <RecoveryCodeList codes={codes} />
           </div>
           <div class="dialog-foot">
-            <button type="button" class="button primary" onClick={onClose}>
-              Done
-            </button>
+            <Button label="Done" kind="primary" onClick={onClose} />
           </div>
         </>
       ) : (
@@ -149,28 +148,19 @@ export function TwoFactorCard() {
             {response.data.passkeys.map(({ id, name, created_at }) => (
               <p key={id}>
                 Passkey {name}, added <Timestamp at={created_at} />{' '}
-                <button type="button" class="link" onClick={() => void removePasskey(response, id)}>
-                  Remove {name}
-                </button>
+                <Button label={`Remove ${name}`} kind="link" onClick={() => void removePasskey(response, id)} />
               </p>
             ))}
             <div class="form-foot">
-              <button type="button" class="button" onClick={() => setAction('app')}>
-                {response.data.is_enabled ? 'Replace the app' : 'Set up an app'}
-              </button>
+              <Button
+                label={response.data.is_enabled ? 'Replace the app' : 'Set up an app'}
+                onClick={() => setAction('app')}
+              />
               {response.data.is_enabled && (
                 <>
-                  <button type="button" class="button" onClick={() => setAction('codes')}>
-                    New recovery codes
-                  </button>
-                  <button type="button" class="button" onClick={() => setAction('passkey')}>
-                    Add a passkey
-                  </button>
-                  {!response.data.is_required && (
-                    <button type="button" class="button" onClick={() => setAction('off')}>
-                      Turn off
-                    </button>
-                  )}
+                  <Button label="New recovery codes" onClick={() => setAction('codes')} />
+                  <Button label="Add a passkey" onClick={() => setAction('passkey')} />
+                  {!response.data.is_required && <Button label="Turn off" onClick={() => setAction('off')} />}
                 </>
               )}
             </div>

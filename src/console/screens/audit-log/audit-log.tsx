@@ -2,21 +2,23 @@ import { AuditEntries } from '../../parts/audit-entries.tsx';
 import { ExportButton } from '../../parts/export-button.tsx';
 import { actionName } from '../../parts/format.tsx';
 import { SelectField, TextField } from '../../parts/fields.tsx';
-import { request } from '../../data/api.ts';
-import { useLoad } from '../../data/load.ts';
+import { useData } from '../../data/load.ts';
 import { Card, PageHeader } from '../../parts/components.tsx';
 import { type ListScreen, PagedList, useListScreen } from '../../parts/list.tsx';
 import { SchoolPicker } from '../../parts/school-picker.tsx';
 import type { AuditLog as AuditLogEntry } from '../../types.ts';
+import { Button } from '../../parts/button.tsx';
 
 type Filter = 'tenant_id' | 'action' | 'from_date' | 'to_date';
 
+const dates = [
+  ['from_date', 'From'],
+  ['to_date', 'To'],
+] as const;
+
 function AuditFilters({ filters, isFiltered, change, clear }: ListScreen<AuditLogEntry, Filter>) {
   const { tenant_id, action, from_date, to_date } = filters;
-  const actions = useLoad(
-    'audit actions',
-    async (signal) => (await request<string[]>('GET', '/api/platform/audit-logs/actions', { signal })).data,
-  );
+  const actions = useData<string[]>('/api/platform/audit-logs/actions');
   // The action of the address may be unknown, or the list may still be loading.
   const names = new Set([...(actions.data ?? []), ...(action ? [action] : [])]);
   return (
@@ -31,27 +33,18 @@ function AuditFilters({ filters, isFiltered, change, clear }: ListScreen<AuditLo
           options={[['', 'Any action'], ...[...names].map((name) => [name, actionName(name)] as const)]}
           onChange={(to) => change({ action: to })}
         />
-        <TextField
-          label="From"
-          name="from_date"
-          isFilter
-          value={from_date}
-          onChange={(to) => change({ from_date: to })}
-          input={{ type: 'date' }}
-        />
-        <TextField
-          label="To"
-          name="to_date"
-          isFilter
-          value={to_date}
-          onChange={(to) => change({ to_date: to })}
-          input={{ type: 'date' }}
-        />
-        {isFiltered && (
-          <button type="button" class="button" onClick={clear}>
-            Clear
-          </button>
-        )}
+        {dates.map(([name, label]) => (
+          <TextField
+            key={name}
+            label={label}
+            name={name}
+            isFilter
+            value={filters[name]}
+            onChange={(to) => change({ [name]: to })}
+            input={{ type: 'date' }}
+          />
+        ))}
+        {isFiltered && <Button label="Clear" onClick={clear} />}
       </div>
       {(from_date || to_date) && <p class="filter-note">Dates are in UTC and inclusive.</p>}
     </>

@@ -5,11 +5,11 @@ import { roleNames } from '../../parts/access-fields.tsx';
 import { Badge, Card } from '../../parts/components.tsx';
 import { confirm } from '../../parts/dialogs.tsx';
 import { Timestamp } from '../../parts/format.tsx';
-import { Icon } from '../../parts/icons.tsx';
-import { PagedList, SearchBox, useListScreen } from '../../parts/list.tsx';
+import { ListFilters, PagedList, useListScreen } from '../../parts/list.tsx';
 import { type Column, Table } from '../../parts/table.tsx';
 import type { ApiKey } from '../../types.ts';
 import { KeyDialog, NewKeyDialog, path } from './api-key-dialog.tsx';
+import { Button } from '../../parts/button.tsx';
 
 const revoke = ({ id, name, user_email }: ApiKey, reload: () => Promise<void>) =>
   confirm({
@@ -30,9 +30,7 @@ const columns = (onOpen: (apiKey: ApiKey) => void): Column<ApiKey>[] => [
     cell: (apiKey) => (
       <>
         {apiKey.user_id === operator.value?.id ? (
-          <button type="button" class="link" onClick={() => onOpen(apiKey)}>
-            {apiKey.name}
-          </button>
+          <Button label={apiKey.name} kind="link" onClick={() => onOpen(apiKey)} />
         ) : (
           apiKey.name
         )}
@@ -76,17 +74,9 @@ export function ApiKeysTab() {
   return (
     <>
       <Card isFlush>
-        <div class="filters" role="search">
-          <SearchBox
-            label="Search API keys"
-            placeholder="Name, key or email"
-            value={list.searchText}
-            onChange={list.setSearchText}
-          />
-          <button type="button" class="button primary" onClick={() => setOpened('new')}>
-            <Icon name="plus" /> Create key
-          </button>
-        </div>
+        <ListFilters list={list} label="Search API keys" placeholder="Name, key or email">
+          <Button icon="plus" label="Create key" kind="primary" onClick={() => setOpened('new')} />
+        </ListFilters>
         <PagedList list={list} names={['key', 'keys']} empty={list.isFiltered ? 'No matching keys' : 'No API keys yet'}>
           {(keys) => (
             <Table
@@ -95,14 +85,13 @@ export function ApiKeysTab() {
               keyOf={({ id }) => id}
               columns={columns(setOpened)}
               actions={(apiKey) => (
-                <button
-                  type="button"
-                  class="button small-button warning"
-                  aria-label={`Revoke ${apiKey.name}`}
+                <Button
+                  label="Revoke"
+                  kind="warning"
+                  isSmall
+                  name={`Revoke ${apiKey.name}`}
                   onClick={() => void revoke(apiKey, list.reload)}
-                >
-                  Revoke
-                </button>
+                />
               )}
             />
           )}

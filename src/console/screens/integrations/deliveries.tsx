@@ -6,6 +6,7 @@ import { PagedList, useListScreen } from '../../parts/list.tsx';
 import { type Column, Table } from '../../parts/table.tsx';
 import type { Webhook, WebhookDelivery } from '../../types.ts';
 import { path } from './webhook-dialog.tsx';
+import { Button } from '../../parts/button.tsx';
 
 const statuses = [
   ['', 'All'],
@@ -62,15 +63,7 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
     await list.reload();
   };
   return (
-    <Card
-      title="Deliveries"
-      isFlush
-      actions={
-        <button type="button" class="button small-button" onClick={() => void list.reload()}>
-          Refresh
-        </button>
-      }
-    >
+    <Card title="Deliveries" isFlush actions={<Button label="Refresh" isSmall onClick={() => void list.reload()} />}>
       <div class="filters">
         <Segments
           legend="Status"
@@ -89,14 +82,12 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
             columns={columns}
             actions={(delivery) =>
               webhook.is_active && (
-                <button
-                  type="button"
-                  class="button small-button"
-                  aria-label={`Send again: ${delivery.event}, delivery ${delivery.id}`}
+                <Button
+                  label="Send again"
+                  isSmall
+                  name={`Send again: ${delivery.event}, delivery ${delivery.id}`}
                   onClick={() => void replay(delivery)}
-                >
-                  Send again
-                </button>
+                />
               )
             }
           />

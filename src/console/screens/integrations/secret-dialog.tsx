@@ -4,6 +4,7 @@ import { CopyButton } from '../../parts/components.tsx';
 import { Dialog } from '../../parts/dialogs.tsx';
 import { DialogForm, type Form, useCreateForm } from '../../parts/forms.tsx';
 import { closeUnlessDirty } from '../../router.ts';
+import { Button } from '../../parts/button.tsx';
 
 interface SecretProps {
   /** The name of the secret, for example «Key». */
@@ -30,9 +31,7 @@ export function SecretResult({ label, secret, onClose, children }: SecretProps) 
       </div>
       <div class="dialog-foot">
         <CopyButton text={secret}>Copy</CopyButton>
-        <button type="button" class="button primary" onClick={onClose}>
-          Done
-        </button>
+        <Button label="Done" kind="primary" onClick={onClose} />
       </div>
     </>
   );

@@ -1,23 +1,23 @@
 import { useState } from 'preact/hooks';
 import { request } from '../../data/api.ts';
-import { AsyncContent, Card, PageHeader } from '../../parts/components.tsx';
+import { AsyncContent, Card, PageHeader, Fact } from '../../parts/components.tsx';
 import { attempt, confirm, Dialog } from '../../parts/dialogs.tsx';
 import { Timestamp } from '../../parts/format.tsx';
 import { toFailure } from '../../data/http.ts';
-import { useLoad } from '../../data/load.ts';
+import { useData } from '../../data/load.ts';
 import { href, navigate } from '../../router.ts';
 import type { Webhook } from '../../types.ts';
 import { Deliveries } from './deliveries.tsx';
 import { SecretResult } from './secret-dialog.tsx';
 import { path, WebhookDialog } from './webhook-dialog.tsx';
 import { WebhookState } from './webhooks-tab.tsx';
+import { Button } from '../../parts/button.tsx';
 
 function Facts({ webhook }: { webhook: Webhook }) {
   return (
     <Card title="Webhook">
       <dl class="facts">
-        <dt>Status</dt>
-        <dd>
+        <Fact label="Status">
           <WebhookState webhook={webhook} />{' '}
           {webhook.disabled_at && (
             <>
@@ -29,11 +29,9 @@ function Facts({ webhook }: { webhook: Webhook }) {
               since <Timestamp at={webhook.failing_since} format="relative" />
             </>
           )}
-        </dd>
-        <dt>Description</dt>
-        <dd>{webhook.description ?? '–'}</dd>
-        <dt>Events</dt>
-        <dd>{webhook.events.join(', ')}</dd>
+        </Fact>
+        <Fact label="Description">{webhook.description ?? '–'}</Fact>
+        <Fact label="Events">{webhook.events.join(', ')}</Fact>
       </dl>
     </Card>
   );
@@ -66,12 +64,8 @@ function RotateDialog({ webhook, onClose }: { webhook: Webhook; onClose: () => v
             )}
           </div>
           <div class="dialog-foot">
-            <button type="button" class="button" onClick={onClose}>
-              Cancel
-            </button>
-            <button type="button" class="button primary" disabled={isBusy} onClick={() => void rotate()}>
-              Replace secret
-            </button>
+            <Button label="Cancel" onClick={onClose} />
+            <Button label="Replace secret" kind="primary" isDisabled={isBusy} onClick={() => void rotate()} />
           </div>
         </>
       ) : (
@@ -99,10 +93,7 @@ async function remove({ id, url }: Webhook): Promise<void> {
 export function WebhookScreen({ id = '' }: Record<string, string>) {
   const [opened, setOpened] = useState<'edit' | 'rotate'>();
   const [testedAt, setTestedAt] = useState(0);
-  const state = useLoad(
-    `webhook ${id}`,
-    async (signal) => (await request<Webhook>('GET', `${path}/${id}`, { signal })).data,
-  );
+  const state = useData<Webhook>(`${path}/${id}`);
   const webhook = state.data;
   const setActive = (isActive: boolean) =>
     attempt(

@@ -1,12 +1,12 @@
 import { useState } from 'preact/hooks';
 import { Badge, Card } from '../../parts/components.tsx';
 import { Timestamp } from '../../parts/format.tsx';
-import { Icon } from '../../parts/icons.tsx';
-import { PagedList, SearchBox, useListScreen } from '../../parts/list.tsx';
+import { ListFilters, PagedList, useListScreen } from '../../parts/list.tsx';
 import { type Column, Table } from '../../parts/table.tsx';
 import { href } from '../../router.ts';
 import type { Webhook } from '../../types.ts';
 import { NewWebhookDialog, path } from './webhook-dialog.tsx';
+import { Button } from '../../parts/button.tsx';
 
 export function WebhookState({ webhook: { is_active, failing_since } }: { webhook: Webhook }) {
   if (!is_active) return <Badge value="disabled" tone="bad" />;
@@ -35,17 +35,9 @@ export function WebhooksTab() {
   return (
     <>
       <Card isFlush>
-        <div class="filters" role="search">
-          <SearchBox
-            label="Search webhooks"
-            placeholder="Address or description"
-            value={list.searchText}
-            onChange={list.setSearchText}
-          />
-          <button type="button" class="button primary" onClick={() => setAdding(true)}>
-            <Icon name="plus" /> Add webhook
-          </button>
-        </div>
+        <ListFilters list={list} label="Search webhooks" placeholder="Address or description">
+          <Button icon="plus" label="Add webhook" kind="primary" onClick={() => setAdding(true)} />
+        </ListFilters>
         <PagedList
           list={list}
           names={['webhook', 'webhooks']}

@@ -6,6 +6,8 @@ import { confirm, showToast } from '../../parts/dialogs.tsx';
 import { Timestamp } from '../../parts/format.tsx';
 import { Conflicts, FormError, RecordDialog, useRecordForm } from '../../parts/forms.tsx';
 import type { Operator } from '../../types.ts';
+import { Button } from '../../parts/button.tsx';
+import { Fact } from '../../parts/components.tsx';
 
 export const pathOf = ({ id }: Operator) => `/api/platform/operators/${id}`;
 export const nameOf = ({ first_name, last_name }: Operator) => `${first_name} ${last_name}`;
@@ -72,9 +74,7 @@ function Actions({ operator, onDone }: { operator: Operator; onDone: () => void 
     }
   };
   const button = (name: keyof typeof actions, label: string) => (
-    <button type="button" class="button small-button" onClick={() => void run(actions[name])}>
-      {label}
-    </button>
+    <Button label={label} isSmall onClick={() => void run(actions[name])} />
   );
   return (
     <div class="actions">
@@ -110,10 +110,8 @@ function EditOperator({ response, onClose, onSaved }: EditProps) {
         <FormError form={form} fields={['role', 'tenant_ids']} />
         <Conflicts conflicts={form.conflicts} />
         <dl class="facts">
-          <dt>Email</dt>
-          <dd>{operator.email}</dd>
-          <dt>Last login</dt>
-          <dd>
+          <Fact label="Email">{operator.email}</Fact>
+          <Fact label="Last login">
             {operator.last_login_at ? (
               <Timestamp at={operator.last_login_at} format="time" />
             ) : operator.is_invited ? (
@@ -121,18 +119,15 @@ function EditOperator({ response, onClose, onSaved }: EditProps) {
             ) : (
               'Never'
             )}
-          </dd>
-          <dt>Second factor</dt>
-          <dd>{operator.has_second_factor ? 'On' : 'Off'}</dd>
+          </Fact>
+          <Fact label="Second factor">{operator.has_second_factor ? 'On' : 'Off'}</Fact>
         </dl>
         <AccessFields form={form} isOwn={isOwn(operator)} />
         {form.isDirty && <p class="muted">Saving ends the operator’s sessions. They log in again.</p>}
         {!isOwn(operator) && <Actions operator={operator} onDone={onSaved} />}
       </div>
       <div class="dialog-foot">
-        <button type="button" class="button" onClick={onClose}>
-          {isOwn(operator) ? 'Close' : 'Cancel'}
-        </button>
+        <Button label={isOwn(operator) ? 'Close' : 'Cancel'} onClick={onClose} />
         {!isOwn(operator) && (
           <button class="button primary" disabled={form.isBusy || !form.isDirty}>
             {form.isBusy ? 'Saving…' : 'Save changes'}

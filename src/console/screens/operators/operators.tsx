@@ -3,12 +3,12 @@ import { roleNames } from '../../parts/access-fields.tsx';
 import { Badge, Card, PageHeader, Segments } from '../../parts/components.tsx';
 import { showToast } from '../../parts/dialogs.tsx';
 import { Timestamp } from '../../parts/format.tsx';
-import { Icon } from '../../parts/icons.tsx';
-import { PagedList, SearchBox, useListScreen } from '../../parts/list.tsx';
+import { ListFilters, PagedList, useListScreen } from '../../parts/list.tsx';
 import { type Column, Table } from '../../parts/table.tsx';
 import type { Operator } from '../../types.ts';
 import { InviteDialog } from './invite-dialog.tsx';
 import { isOwn, nameOf, OperatorDialog } from './operator-dialog.tsx';
+import { Button } from '../../parts/button.tsx';
 
 const roles = [
   ['', 'All'],
@@ -29,9 +29,7 @@ const columns = (onOpen: (operator: Operator) => void): Column<Operator>[] => [
     label: 'Operator',
     cell: (operator) => (
       <>
-        <button type="button" class="link" onClick={() => onOpen(operator)}>
-          {nameOf(operator)}
-        </button>
+        <Button label={nameOf(operator)} kind="link" onClick={() => onOpen(operator)} />
         <small>
           {operator.email}
           {isOwn(operator) && ' (you)'}
@@ -62,20 +60,10 @@ export function Operators() {
       <PageHeader
         title="Operators"
         lead="The staff of the platform. Admins use this console; analysts query figures."
-        actions={
-          <button type="button" class="button primary" onClick={() => setOpened('new')}>
-            <Icon name="plus" /> Invite operator
-          </button>
-        }
+        actions={<Button icon="plus" label="Invite operator" kind="primary" onClick={() => setOpened('new')} />}
       />
       <Card isFlush>
-        <div class="filters" role="search">
-          <SearchBox
-            label="Search operators"
-            placeholder="Name or email"
-            value={list.searchText}
-            onChange={list.setSearchText}
-          />
+        <ListFilters list={list} label="Search operators" placeholder="Name or email">
           <Segments
             legend="Role"
             name="role"
@@ -83,7 +71,7 @@ export function Operators() {
             value={list.filters.role}
             onChange={(role) => list.change({ role })}
           />
-        </div>
+        </ListFilters>
         <PagedList list={list} names={['operator', 'operators']} empty="No matching operators">
           {(operators) => (
             <Table caption="Operators" items={operators} keyOf={({ id }) => id} columns={columns(setOpened)} isLinked />

@@ -5,6 +5,7 @@ import { SelectField, TextArea, TextField } from '../../parts/fields.tsx';
 import { toFailure } from '../../data/http.ts';
 import { usePlans } from '../../data/plans.ts';
 import type { Plan, Tenant } from '../../types.ts';
+import { Button } from '../../parts/button.tsx';
 
 type Action = 'plan' | 'suspend' | 'activate' | 'message';
 
@@ -174,9 +175,7 @@ function BulkDialog({ action, schools: given, onRun, onClose }: BulkDialogProps)
             <Failures action={action} total={schools.length} failed={failed} />
           </div>
           <div class="dialog-foot">
-            <button type="button" class="button primary" onClick={onClose}>
-              Done
-            </button>
+            <Button label="Done" kind="primary" onClick={onClose} />
           </div>
         </>
       ) : (
@@ -201,9 +200,7 @@ function BulkDialog({ action, schools: given, onRun, onClose }: BulkDialogProps)
             </p>
           </div>
           <div class="dialog-foot">
-            <button type="button" class="button" disabled={isRunning} onClick={onClose}>
-              Cancel
-            </button>
+            <Button label="Cancel" isDisabled={isRunning} onClick={onClose} />
             <button class={isDangerous ? 'button danger' : 'button primary'} disabled={isRunning || !isReady}>
               {isRunning ? 'Working…' : button}
             </button>
@@ -229,13 +226,9 @@ export function BulkActions({ schools, onRun, onClear }: BulkActionsProps) {
         <div class="bulk-bar" role="group" aria-label="Selected schools">
           <p role="status">{count(schools.length)} selected</p>
           {(Object.keys(texts) as Action[]).map((name) => (
-            <button key={name} type="button" class="button small-button" onClick={() => setAction(name)}>
-              {texts[name].button}
-            </button>
+            <Button key={name} label={texts[name].button} isSmall onClick={() => setAction(name)} />
           ))}
-          <button type="button" class="link" onClick={onClear}>
-            Clear selection
-          </button>
+          <Button label="Clear selection" kind="link" onClick={onClear} />
         </div>
       )}
       {action && <BulkDialog action={action} schools={schools} onRun={onRun} onClose={() => setAction(undefined)} />}

@@ -5,6 +5,7 @@ import { CheckboxField } from '../../parts/fields.tsx';
 import type { Column } from '../../parts/table.tsx';
 import { href } from '../../router.ts';
 import type { Tenant } from '../../types.ts';
+import { Button } from '../../parts/button.tsx';
 
 const time = (at: string | null) => (at === null ? '–' : <Timestamp at={at} />);
 
@@ -78,12 +79,8 @@ export function ColumnsDialog({ chosen, onChange, onClose }: ColumnsDialogProps)
         </fieldset>
       </div>
       <div class="dialog-foot">
-        <button type="button" class="button" onClick={() => onChange(defaultColumns)}>
-          Reset
-        </button>
-        <button type="button" class="button primary" onClick={onClose}>
-          Done
-        </button>
+        <Button label="Reset" onClick={() => onChange(defaultColumns)} />
+        <Button label="Done" kind="primary" onClick={onClose} />
       </div>
     </Dialog>
   );

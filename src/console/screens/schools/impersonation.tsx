@@ -7,6 +7,7 @@ import { request } from '../../data/api.ts';
 import { closeUnlessDirty } from '../../router.ts';
 import { Icon } from '../../parts/icons.tsx';
 import type { Impersonation, TenantDetail } from '../../types.ts';
+import { Button } from '../../parts/button.tsx';
 
 /** The time that is left, updated every second. */
 function Countdown({ until }: { until: string }) {
@@ -61,9 +62,7 @@ function Result({ impersonation, onClose }: { impersonation: Impersonation; onCl
       <div class="dialog-foot">
         <CopyButton text={url ?? curl(access_token)}>{url === null ? 'Copy command' : 'Copy link'}</CopyButton>
         {url === null ? (
-          <button type="button" class="button primary" onClick={onClose}>
-            Done
-          </button>
+          <Button label="Done" kind="primary" onClick={onClose} />
         ) : (
           <a class="button primary" href={url} target="_blank" rel="noopener noreferrer">
             <Icon name="open" /> Open school

@@ -4,6 +4,7 @@ import { TextField } from '../../parts/fields.tsx';
 import { Icon } from '../../parts/icons.tsx';
 import { href } from '../../router.ts';
 import { useStored } from '../../data/stored.ts';
+import { Button } from '../../parts/button.tsx';
 
 interface SavedFilter {
   name: string;
@@ -84,11 +85,7 @@ export function SavedFilters({ search, isFiltered }: SavedFiltersProps) {
           ))}
         </ul>
       )}
-      {isFiltered && !isSaved && (
-        <button type="button" class="link" onClick={() => setNaming(true)}>
-          Save this filter
-        </button>
-      )}
+      {isFiltered && !isSaved && <Button label="Save this filter" kind="link" onClick={() => setNaming(true)} />}
       {isNaming && (
         <NameDialog
           onClose={() => setNaming(false)}

@@ -1,5 +1,5 @@
 import { featureName, formatNumber, Timestamp } from '../../parts/format.tsx';
-import { Card } from '../../parts/components.tsx';
+import { Card, Fact } from '../../parts/components.tsx';
 import { href } from '../../router.ts';
 import { SubscriptionBadge } from './subscription-tab.tsx';
 import type { Plan, TenantDetail } from '../../types.ts';
@@ -52,49 +52,35 @@ export function SchoolSummary({ school, plan, onForbidImpersonation }: SummaryPr
         <Count label="Students" value={stats.total_students} max={plan?.max_students} />
         <Count label="Teachers" value={stats.total_teachers} max={plan?.max_teachers} />
         <Count label="Classes" value={stats.total_classes} />
-        <dt>Subscription</dt>
-        <dd>
+        <Fact label="Subscription">
           <SubscriptionBadge school={school} />{' '}
           <a class="small" href={href(`/schools/${school.id}/subscription`)}>
             Manage
           </a>
-        </dd>
+        </Fact>
         {subscription.current_period_end && (
-          <>
-            <dt>Period end</dt>
-            <dd>
-              <Timestamp at={subscription.current_period_end} />
-            </dd>
-          </>
+          <Fact label="Period end">
+            <Timestamp at={subscription.current_period_end} />
+          </Fact>
         )}
         {subscription.grace_ends_at && (
-          <>
-            <dt>Will be cancelled</dt>
-            <dd>
-              <Timestamp at={subscription.grace_ends_at} format="time" />
-            </dd>
-          </>
+          <Fact label="Will be cancelled">
+            <Timestamp at={subscription.grace_ends_at} format="time" />
+          </Fact>
         )}
         {trial_ends_at && (
-          <>
-            <dt>Trial end</dt>
-            <dd>
-              <Timestamp at={trial_ends_at} format="time" />
-            </dd>
-          </>
+          <Fact label="Trial end">
+            <Timestamp at={trial_ends_at} format="time" />
+          </Fact>
         )}
-        <dt>Features</dt>
-        <dd>{enabled_features.map(featureName).join(', ') || 'none'}</dd>
-        <dt>Setup</dt>
-        <dd>{is_setup_complete ? 'complete' : 'incomplete'}</dd>
-        <dt>Created</dt>
-        <dd>
+        <Fact label="Features">{enabled_features.map(featureName).join(', ') || 'none'}</Fact>
+        <Fact label="Setup">{is_setup_complete ? 'complete' : 'incomplete'}</Fact>
+        <Fact label="Created">
           <Timestamp at={created_at} />
-        </dd>
-        <dt>Operator login</dt>
-        <dd>
+        </Fact>
+        <Fact label="Operator login">
           <OperatorLogin school={school} onForbid={onForbidImpersonation} />
-        </dd>
+        </Fact>
       </dl>
     </Card>
   );

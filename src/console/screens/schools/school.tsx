@@ -14,6 +14,7 @@ import { activateSchool, deleteSchool, forbidImpersonation, restoreSchool, suspe
 import { SchoolForm, type SchoolResponse } from './school-form.tsx';
 import { SchoolSummary } from './school-summary.tsx';
 import { SubscriptionTab } from './subscription-tab.tsx';
+import { Button } from '../../parts/button.tsx';
 
 interface ButtonsProps {
   school: TenantDetail;
@@ -26,29 +27,15 @@ function SchoolButtons({ school, reload, onLogIn }: ButtonsProps) {
   const { status, is_impersonation_allowed } = school;
   return (
     <>
-      {status === 'active' && is_impersonation_allowed && (
-        <button type="button" class="button" onClick={onLogIn}>
-          Log in as admin
-        </button>
-      )}
-      {status === 'active' && (
-        <button type="button" class="button" onClick={() => void suspendSchool(school, reload)}>
-          Suspend
-        </button>
-      )}
+      {status === 'active' && is_impersonation_allowed && <Button label="Log in as admin" onClick={onLogIn} />}
+      {status === 'active' && <Button label="Suspend" onClick={() => void suspendSchool(school, reload)} />}
       {status === 'suspended' && (
-        <button type="button" class="button primary" onClick={() => void activateSchool(school, reload)}>
-          Activate
-        </button>
+        <Button label="Activate" kind="primary" onClick={() => void activateSchool(school, reload)} />
       )}
       {status === 'deleted' ? (
-        <button type="button" class="button primary" onClick={() => void restoreSchool(school, reload)}>
-          Restore
-        </button>
+        <Button label="Restore" kind="primary" onClick={() => void restoreSchool(school, reload)} />
       ) : (
-        <button type="button" class="button warning" onClick={() => void deleteSchool(school, reload)}>
-          Delete
-        </button>
+        <Button label="Delete" kind="warning" onClick={() => void deleteSchool(school, reload)} />
       )}
     </>
   );

@@ -3,13 +3,14 @@ import { useStored } from '../../data/stored.ts';
 import { Card, EmptyState, PageHeader, Segments } from '../../parts/components.tsx';
 import { ExportButton } from '../../parts/export-button.tsx';
 import { Icon } from '../../parts/icons.tsx';
-import { PagedList, SearchBox, useListScreen } from '../../parts/list.tsx';
+import { ListFilters, PagedList, useListScreen } from '../../parts/list.tsx';
 import { Table } from '../../parts/table.tsx';
 import { href, route } from '../../router.ts';
 import type { Tenant } from '../../types.ts';
 import { BulkActions } from './bulk-actions.tsx';
 import { columns, ColumnsDialog, defaultColumns, nameColumn } from './columns.tsx';
 import { SavedFilters } from './saved-filters.tsx';
+import { Button } from '../../parts/button.tsx';
 
 const statuses = [
   ['', 'All'],
@@ -28,9 +29,7 @@ const NoSchools = () => (
 
 const NoMatchingSchools = ({ onShowAll }: { onShowAll: () => void }) => (
   <EmptyState title="No matching schools">
-    <button type="button" class="button" onClick={onShowAll}>
-      Show all schools
-    </button>
+    <Button label="Show all schools" onClick={onShowAll} />
   </EmptyState>
 );
 
@@ -73,9 +72,7 @@ export function Schools() {
               label="Export CSV"
               message="Schools exported."
             />
-            <button type="button" class="button" onClick={() => setChoosingColumns(true)}>
-              Columns
-            </button>
+            <Button label="Columns" onClick={() => setChoosingColumns(true)} />
             <a class="button primary" href={href('/schools/new')}>
               <Icon name="plus" /> Create school
             </a>
@@ -83,13 +80,7 @@ export function Schools() {
         }
       />
       <Card isFlush>
-        <div class="filters" role="search">
-          <SearchBox
-            label="Search schools"
-            placeholder="Name, subdomain or email"
-            value={list.searchText}
-            onChange={list.setSearchText}
-          />
+        <ListFilters list={list} label="Search schools" placeholder="Name, subdomain or email">
           <Segments
             legend="Status"
             name="status"
@@ -97,13 +88,10 @@ export function Schools() {
             value={filters.status}
             onChange={(status) => change({ status })}
           />
-        </div>
+        </ListFilters>
         {filters.plan_id && (
           <p class="filter-note">
-            Filtered by plan.{' '}
-            <button type="button" class="link" onClick={() => change({ plan_id: '' })}>
-              Show all
-            </button>
+            Filtered by plan. <Button label="Show all" kind="link" onClick={() => change({ plan_id: '' })} />
           </p>
         )}
         <SavedFilters search={savable.toString()} isFiltered={isFiltered} />

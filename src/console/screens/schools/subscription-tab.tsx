@@ -2,7 +2,7 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { AuditEntries } from '../../parts/audit-entries.tsx';
 import { request } from '../../data/api.ts';
-import { Badge, Card } from '../../parts/components.tsx';
+import { Badge, Card, Fact } from '../../parts/components.tsx';
 import { PagedList } from '../../parts/list.tsx';
 import { formatNumber, formatPrice, Timestamp } from '../../parts/format.tsx';
 import { useLoad } from '../../data/load.ts';
@@ -10,6 +10,7 @@ import type { AuditLog, Plan, TenantDetail } from '../../types.ts';
 import { activateSubscription, cancelSubscription } from './school-actions.tsx';
 import type { SchoolResponse } from './school-form.tsx';
 import { SubscriptionDialog } from './subscription-dialog.tsx';
+import { Button } from '../../parts/button.tsx';
 
 /** The status of a subscription. Green would contradict a school whose users have no access. */
 export function SubscriptionBadge({ school }: { school: TenantDetail }) {
@@ -32,46 +33,30 @@ function SubscriptionFacts({ school, plan }: { school: TenantDetail; plan: Plan 
   const { status, started_at, current_period_end, grace_days, grace_ends_at } = school.subscription;
   return (
     <dl class="facts">
-      <dt>Status</dt>
-      <dd>
+      <Fact label="Status">
         <SubscriptionBadge school={school} />{' '}
         {school.status === 'active' && status && <span class="muted">{meanings[status]}</span>}
         {school.status === 'suspended' && <span class="muted">Without effect while the school is suspended.</span>}
-      </dd>
-      <dt>Plan</dt>
-      <dd>
+      </Fact>
+      <Fact label="Plan">
         {school.plan.name}
         {plan && <span class="muted"> {formatPrice(plan)} per month</span>}
-      </dd>
+      </Fact>
       {started_at && (
-        <>
-          <dt>Start</dt>
-          <dd>
-            <Timestamp at={started_at} />
-          </dd>
-        </>
+        <Fact label="Start">
+          <Timestamp at={started_at} />
+        </Fact>
       )}
       {current_period_end && (
-        <>
-          <dt>{status === 'trialing' ? 'Trial end' : status === 'cancelled' ? 'Ended' : 'Period end'}</dt>
-          <dd>
-            <Timestamp at={current_period_end} format="time" />
-          </dd>
-        </>
+        <Fact label={status === 'trialing' ? 'Trial end' : status === 'cancelled' ? 'Ended' : 'Period end'}>
+          <Timestamp at={current_period_end} format="time" />
+        </Fact>
       )}
-      {grace_days !== null && (
-        <>
-          <dt>Grace period</dt>
-          <dd>{formatDays(grace_days)}</dd>
-        </>
-      )}
+      {grace_days !== null && <Fact label="Grace period">{formatDays(grace_days)}</Fact>}
       {grace_ends_at && (
-        <>
-          <dt>Will be cancelled</dt>
-          <dd>
-            <Timestamp at={grace_ends_at} format="time" />
-          </dd>
-        </>
+        <Fact label="Will be cancelled">
+          <Timestamp at={grace_ends_at} format="time" />
+        </Fact>
       )}
     </dl>
   );
@@ -153,18 +138,16 @@ export function SubscriptionTab({ response, plan, reload, setSchool }: Subscript
         <SubscriptionFacts school={school} plan={plan} />
         {status && school.status !== 'deleted' && (
           <div class="actions card-actions">
-            <button type="button" class="button" onClick={() => setChanging(true)}>
-              Change period
-            </button>
+            <Button label="Change period" onClick={() => setChanging(true)} />
             {status !== 'active' && (
-              <button type="button" class="button" onClick={() => void activateSubscription(school, reload)}>
-                Activate for a month
-              </button>
+              <Button label="Activate for a month" onClick={() => void activateSubscription(school, reload)} />
             )}
             {status !== 'cancelled' && (
-              <button type="button" class="button warning" onClick={() => void cancelSubscription(school, reload)}>
-                Cancel subscription
-              </button>
+              <Button
+                label="Cancel subscription"
+                kind="warning"
+                onClick={() => void cancelSubscription(school, reload)}
+              />
             )}
           </div>
         )}

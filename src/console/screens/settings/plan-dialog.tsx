@@ -55,7 +55,7 @@ interface PlanFormProps {
 
 function PlanForm({ form, onClose, label, note }: PlanFormProps) {
   const { value, set } = form;
-  const currency = useCurrency().data;
+  const currency = useCurrency();
   const field = (name: Exclude<keyof PlanFields, 'features'>) => ({
     label: labels[name],
     isRequired: true,

@@ -2,22 +2,20 @@ import { useState } from 'preact/hooks';
 import { confirm, showToast } from '../../parts/dialogs.tsx';
 import { formatNumber, formatPrice } from '../../parts/format.tsx';
 import { request } from '../../data/api.ts';
-import { Icon } from '../../parts/icons.tsx';
 import { AsyncContent, Card, EmptyState } from '../../parts/components.tsx';
 import { planFeatures, usePlans } from '../../data/plans.ts';
 import { type Column, Table } from '../../parts/table.tsx';
 import { href } from '../../router.ts';
 import type { Plan } from '../../types.ts';
 import { PlanDialog } from './plan-dialog.tsx';
+import { Button } from '../../parts/button.tsx';
 
 const columns = (onOpen: (plan: Plan) => void): Column<Plan>[] => [
   {
     label: 'Plan',
     cell: (plan) => (
       <>
-        <button type="button" class="link" onClick={() => onOpen(plan)}>
-          {plan.name}
-        </button>
+        <Button label={plan.name} kind="link" onClick={() => onOpen(plan)} />
         <small class="narrow-only">
           {formatNumber(plan.max_students)} students, {formatNumber(plan.max_teachers)} teachers,{' '}
           {formatNumber(plan.tenant_count)} {plan.tenant_count === 1 ? 'school' : 'schools'}
@@ -62,11 +60,7 @@ export function PlansTab() {
       <Card
         title="Plans"
         isFlush
-        actions={
-          <button type="button" class="button small-button" onClick={() => setOpenPlan('new')}>
-            <Icon name="plus" /> Create plan
-          </button>
-        }
+        actions={<Button icon="plus" label="Create plan" isSmall onClick={() => setOpenPlan('new')} />}
       >
         <AsyncContent state={plans}>
           {(data) =>
@@ -82,14 +76,13 @@ export function PlansTab() {
                   plan.tenant_count > 0 ? (
                     <span class="muted small">in use</span>
                   ) : (
-                    <button
-                      type="button"
-                      class="button small-button warning"
-                      aria-label={`Delete plan ${plan.name}`}
+                    <Button
+                      label="Delete"
+                      kind="warning"
+                      isSmall
+                      name={`Delete plan ${plan.name}`}
                       onClick={() => void deletePlan(plan, plans.reload)}
-                    >
-                      Delete
-                    </button>
+                    />
                   )
                 }
                 isLinked

@@ -6,6 +6,7 @@ import { PagedList, useListScreen } from '../../parts/list.tsx';
 import { type Column, Table } from '../../parts/table.tsx';
 import { href } from '../../router.ts';
 import type { FailedJob } from '../../types.ts';
+import { Button } from '../../parts/button.tsx';
 
 const path = '/api/platform/jobs';
 
@@ -65,22 +66,19 @@ export function FailedJobs() {
             columns={columns}
             actions={(job) => (
               <>
-                <button
-                  type="button"
-                  class="button small-button"
-                  aria-label={`Retry job ${job.id}`}
+                <Button
+                  label="Retry"
+                  isSmall
+                  name={`Retry job ${job.id}`}
                   onClick={() => void retry(job, list.reload)}
-                >
-                  Retry
-                </button>{' '}
-                <button
-                  type="button"
-                  class="button small-button warning"
-                  aria-label={`Remove job ${job.id}`}
+                />{' '}
+                <Button
+                  label="Remove"
+                  kind="warning"
+                  isSmall
+                  name={`Remove job ${job.id}`}
                   onClick={() => void cancel(job, list.reload)}
-                >
-                  Remove
-                </button>
+                />
               </>
             )}
           />

@@ -2,7 +2,7 @@ import { useEffect, useRef } from 'preact/hooks';
 import { channelNames, formatNumber, Timestamp } from '../../parts/format.tsx';
 import { request } from '../../data/api.ts';
 import { useLoad } from '../../data/load.ts';
-import { AsyncContent, Badge, Card, EmptyState, PageHeader } from '../../parts/components.tsx';
+import { AsyncContent, Badge, Card, EmptyState, PageHeader, Fact } from '../../parts/components.tsx';
 import { NumberTable } from '../../parts/table.tsx';
 import { href } from '../../router.ts';
 import { type StreamStatus, useStream } from '../../data/stream.ts';
@@ -118,29 +118,23 @@ function Facts({
   return (
     <Card title="Server">
       <dl class="facts">
-        <dt>Postgres</dt>
-        <dd>
+        <Fact label="Postgres">
           {server.version}
           {server.is_replica && ' (replica)'}
-        </dd>
-        <dt>Started</dt>
-        <dd>
+        </Fact>
+        <Fact label="Started">
           <Timestamp at={server.started_at} format="relative" />
-        </dd>
-        <dt>Database</dt>
-        <dd>
+        </Fact>
+        <Fact label="Database">
           <span class="code">{server.database}</span>
-        </dd>
-        <dt>Release</dt>
-        <dd>
+        </Fact>
+        <Fact label="Release">
           schema version {release.schema_version}, installed <Timestamp at={release.installed_at} format="relative" />
-        </dd>
-        <dt>Workers</dt>
-        <dd>{workers === 0 ? 'none' : formatNumber(workers)}</dd>
-        <dt>Connections</dt>
-        <dd>
+        </Fact>
+        <Fact label="Workers">{workers === 0 ? 'none' : formatNumber(workers)}</Fact>
+        <Fact label="Connections">
           {formatNumber(open)} <span class="muted">of {formatNumber(max_connections)}</span>
-        </dd>
+        </Fact>
         {replicas.map(({ name, state, lag_seconds, lag_bytes }) => (
           <>
             <dt key={name}>Replica</dt>
@@ -150,10 +144,9 @@ function Facts({
             </dd>
           </>
         ))}
-        <dt>{isLive ? 'Last change' : 'As of'}</dt>
-        <dd>
+        <Fact label={isLive ? 'Last change' : 'As of'}>
           <Timestamp at={at} format="time" />
-        </dd>
+        </Fact>
       </dl>
     </Card>
   );

@@ -8,6 +8,7 @@ import { navigate, href } from '../../router.ts';
 import type { NotificationEvent, Template as TemplateData } from '../../types.ts';
 import { type TemplateValues, TemplateFields, TemplatePreview } from './template-fields.tsx';
 import { useEvents } from './events.ts';
+import { Button } from '../../parts/button.tsx';
 
 const labels = { subject: 'Subject', body: 'Message', is_active: 'Active' };
 
@@ -84,13 +85,7 @@ export function Template({ id = '' }: Record<string, string>) {
             </>
           )
         }
-        actions={
-          record && (
-            <button type="button" class="button warning" onClick={() => void remove()}>
-              Delete
-            </button>
-          )
-        }
+        actions={record && <Button label="Delete" kind="warning" onClick={() => void remove()} />}
       />
       <AsyncContent state={template}>
         {(response) => (

@@ -1,8 +1,7 @@
 import { useState } from 'preact/hooks';
 import { channelNames } from '../../parts/format.tsx';
-import { request } from '../../data/api.ts';
 import { Icon } from '../../parts/icons.tsx';
-import { useLoad } from '../../data/load.ts';
+import { loadAll, useLoad } from '../../data/load.ts';
 import { Card, EmptyState, PageHeader, AsyncContent } from '../../parts/components.tsx';
 import { SearchBox } from '../../parts/list.tsx';
 import { href } from '../../router.ts';
@@ -10,17 +9,7 @@ import type { Channel, NotificationEvent, Template } from '../../types.ts';
 import { channels, useEvents } from './events.ts';
 
 /** All templates: at most one per event and channel. */
-async function loadAllTemplates(signal: AbortSignal): Promise<Template[]> {
-  const templates: Template[] = [];
-  for (let page = 1; ; page++) {
-    const { data, pagination } = await request<Template[]>('GET', '/api/platform/notification-templates', {
-      query: { page, pageSize: 100 },
-      signal,
-    });
-    templates.push(...data);
-    if (page >= pagination.totalPages) return templates;
-  }
-}
+const loadTemplates = (signal: AbortSignal) => loadAll<Template>('/api/platform/notification-templates', signal);
 
 function TemplateLink({
   event,
@@ -47,7 +36,7 @@ function TemplateLink({
 
 export function Templates() {
   const events = useEvents();
-  const templates = useLoad('templates', loadAllTemplates);
+  const templates = useLoad('templates', loadTemplates);
   const [typed, setTyped] = useState('');
   const query = typed.trim().toLowerCase();
   return (
