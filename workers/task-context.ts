@@ -16,10 +16,10 @@ export interface Retention {
   /** The folder for emails, if there is no mail server. */
   outbox: string;
   outboxDays: number;
-  /** Intervals of Postgres, by the names that `core.clean_up` and the functions beside it use. */
+  /** Intervals of Postgres, by the names that `core.clean_up` and its neighbors use; undefined for the default. */
   rows: Record<
     'sessions' | 'audit_entries' | 'deliveries' | 'notifications' | 'idempotency_keys' | 'failed_jobs' | 'usage',
-    string
+    string | undefined
   >;
 }
 

@@ -61,7 +61,7 @@ comment on function core.used_token_retention is 'How long one-time tokens are k
 create function core.delivery_retention() returns interval language sql immutable return interval '90 days';
 comment on function core.delivery_retention is 'How long deliveries are kept.';
 
-create function core.notification_retention() returns interval language sql immutable return interval '1 year';
+create function core.notification_retention() returns interval language sql immutable return interval '365 days';
 comment on function core.notification_retention is 'How long notifications are kept.';
 
 create function core.audit_retention() returns interval language sql immutable return interval '730 days';

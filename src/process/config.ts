@@ -191,15 +191,16 @@ const Environment = z.object({
   TENANT_RETENTION_DAYS: count(1, 3650).default(30),
   EXPORT_RETENTION_DAYS: count(1, 36_500).default(730),
   OUTBOX_RETENTION_DAYS: count(1, 3650).default(30),
-  SESSION_RETENTION_DAYS: count(1, 3650).default(30),
-  AUDIT_RETENTION_DAYS: count(30, 36_500).default(730),
+  // The defaults of the retention of rows are in db/core/lifetimes.sql.
+  SESSION_RETENTION_DAYS: count(1, 3650).optional(),
+  AUDIT_RETENTION_DAYS: count(30, 36_500).optional(),
   // The analytics facts of the last 60 days are read from these rows.
-  DELIVERY_RETENTION_DAYS: count(60, 3650).default(90),
-  NOTIFICATION_RETENTION_DAYS: count(60, 3650).default(365),
-  IDEMPOTENCY_KEY_RETENTION_HOURS: count(24, 8760).default(24),
-  FAILED_JOB_RETENTION_DAYS: count(1, 3650).default(90),
+  DELIVERY_RETENTION_DAYS: count(60, 3650).optional(),
+  NOTIFICATION_RETENTION_DAYS: count(60, 3650).optional(),
+  IDEMPOTENCY_KEY_RETENTION_HOURS: count(24, 8760).optional(),
+  FAILED_JOB_RETENTION_DAYS: count(1, 3650).optional(),
   // The page Usage shows the last twelve months.
-  USAGE_RETENTION_DAYS: count(400, 36_500).default(1095),
+  USAGE_RETENTION_DAYS: count(400, 36_500).optional(),
   CLOSED_SCHOOL_WAIT_MS: count(0, 60_000).default(2_500),
   SLOW_STATEMENT_MS: count(0, 60_000).default(1_000),
   OTEL_SDK_DISABLED: flag.default(false),

@@ -40,7 +40,9 @@ export async function startJobWorker({
   const outbox = join(config.DATA_DIR, 'outbox');
   const sendEmail = emailSender({ smtpUrl: config.SMTP_URL, from: config.EMAIL_FROM, outbox });
   const links = { publicUrl, passwordPageUrl: config.PASSWORD_PAGE_URL, appUrl: config.APP_URL };
-  const days = (count: number) => `${String(count)} days`;
+  const interval = (count: number | undefined, unit: string) =>
+    count === undefined ? undefined : `${String(count)} ${unit}`;
+  const days = (count: number | undefined) => interval(count, 'days');
   const retention = {
     days: config.TENANT_RETENTION_DAYS,
     exports: exportsFolder(config),
@@ -52,7 +54,7 @@ export async function startJobWorker({
       audit_entries: days(config.AUDIT_RETENTION_DAYS),
       deliveries: days(config.DELIVERY_RETENTION_DAYS),
       notifications: days(config.NOTIFICATION_RETENTION_DAYS),
-      idempotency_keys: `${String(config.IDEMPOTENCY_KEY_RETENTION_HOURS)} hours`,
+      idempotency_keys: interval(config.IDEMPOTENCY_KEY_RETENTION_HOURS, 'hours'),
       failed_jobs: days(config.FAILED_JOB_RETENTION_DAYS),
       usage: days(config.USAGE_RETENTION_DAYS),
     },
