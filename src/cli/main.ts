@@ -2,12 +2,10 @@
 import '../process/environment-file.ts';
 import { readFileSync } from 'node:fs';
 import { Command, InvalidArgumentError, Option } from 'commander';
+import { action } from './action.ts';
 import { readConfig } from '../process/config.ts';
-import type { DoctorOptions } from './doctor.ts';
 import { addExamples } from './examples.ts';
 import { exitCodeHelp, exitCodes } from './exit-codes.ts';
-import type { UpOptions } from './migrate.ts';
-import type { Format } from './output.ts';
 import { addNodeCommands } from './node-commands.ts';
 import { addPeopleCommands } from './people-commands.ts';
 import { addTenantCommands } from './tenant-commands.ts';
@@ -40,10 +38,7 @@ program
   .description('delete the embedded database with all its schools; the next start creates a new one')
   .option('--yes', 'skip the confirmation')
   .option('--json', 'print JSON')
-  .action(async (options: Format & { yes?: boolean }) => {
-    const { databaseReset } = await import('./database-reset.ts');
-    await databaseReset(readConfig(process.env), options);
-  });
+  .action(action(() => import('./database-reset.ts'), 'databaseReset'));
 
 program
   .command('analytics')
@@ -52,10 +47,7 @@ program
   .description('recompute all facts, not only what has changed')
   .option('--tenant <id or subdomain>', 'only this school')
   .option('--json', 'print one line of JSON per school')
-  .action(async (options: Format & { tenant?: string }) => {
-    const { analyticsRefresh } = await import('./analytics.ts');
-    process.exitCode = await analyticsRefresh(readConfig(process.env), options);
-  });
+  .action(action(() => import('./analytics.ts'), 'analyticsRefresh'));
 
 const count = (value: string) => {
   if (!/^[1-9]\d{0,5}$/.test(value)) throw new InvalidArgumentError('must be a whole number from 1 to 999999');
@@ -70,10 +62,7 @@ program
   .option('--watch', 'print it again every few seconds')
   .option('--interval <seconds>', 'with --watch, the time between two reports', count, 2)
   .option('--json', 'print JSON; with --watch one line per report')
-  .action(async (options: Format & { watch?: boolean; interval: number }) => {
-    const { statusCommand } = await import('./status.ts');
-    process.exitCode = await statusCommand(readConfig(process.env), options);
-  });
+  .action(action(() => import('./status.ts'), 'statusCommand'));
 
 program
   .command('doctor')
@@ -86,10 +75,7 @@ program
   .option('--min-free <MB>', 'report less free space in DATA_DIR than this', count, 1024)
   .option('--json', 'print one line of JSON per problem and per school')
   .addHelpText('after', '\nExit codes: 0 no problem, 1 an error, 2 only warnings.')
-  .action(async (options: DoctorOptions) => {
-    const { doctor } = await import('./doctor.ts');
-    process.exitCode = await doctor(readConfig(process.env), options);
-  });
+  .action(action(() => import('./doctor.ts'), 'doctor'));
 
 const jobId = (value: string, earlier: number[] = []) => {
   if (!/^[1-9]\d{0,14}$/.test(value)) throw new InvalidArgumentError('must be a job id');
@@ -105,10 +91,7 @@ jobs
   )
   .option('--node <name>', 'only this node, or home')
   .option('--json', 'print JSON')
-  .action(async (options: { json?: boolean; node?: string }) => {
-    const { jobsList } = await import('./jobs.ts');
-    process.exitCode = await jobsList(readConfig(process.env), options);
-  });
+  .action(action(() => import('./jobs.ts'), 'jobsList'));
 
 jobs
   .command('failed')
@@ -117,10 +100,7 @@ jobs
   .option('--limit <count>', 'maximum number of jobs', count, 50)
   .option('--node <name>', 'only this node, or home')
   .option('--json', 'print JSON')
-  .action(async (options: { task?: string; limit: number; json?: boolean; node?: string }) => {
-    const { jobsFailed } = await import('./jobs.ts');
-    process.exitCode = await jobsFailed(readConfig(process.env), options);
-  });
+  .action(action(() => import('./jobs.ts'), 'jobsFailed'));
 
 jobs
   .command('show')
@@ -204,25 +184,16 @@ migrateCommand('up')
   .option('--unskip <id or subdomain>', 'no longer skip this school (repeatable)', each)
   .option('--here', 'only this database; without it, its nodes are migrated first')
   .option('--accept-failures', 'install the functions even if schools that failed can then no longer be used')
-  .action(async (options: UpOptions) => {
-    const { migrateUp } = await import('./migrate.ts');
-    process.exitCode = await migrateUp(readConfig(process.env), options);
-  });
+  .action(action(() => import('./migrate.ts'), 'migrateUp'));
 
 migrateCommand('status')
   .description('schools by schema version, and which failed or are skipped')
-  .action(async (options: { json?: boolean }) => {
-    const { migrateStatus } = await import('./migrate.ts');
-    process.exitCode = await migrateStatus(readConfig(process.env), options);
-  });
+  .action(action(() => import('./migrate.ts'), 'migrateStatus'));
 
 migrateCommand('plan')
   .description('what each pending migration will lock and rewrite')
   .option('--sample <count>', 'number of schools of the dry run', count, 3)
-  .action(async (options: { json?: boolean; sample: number }) => {
-    const { migratePlan } = await import('./migrate.ts');
-    process.exitCode = await migratePlan(readConfig(process.env), options);
-  });
+  .action(action(() => import('./migrate.ts'), 'migratePlan'));
 
 migrateCommand('new')
   .description('start the next tenant migration')
@@ -234,10 +205,7 @@ migrateCommand('new')
 
 migrateCommand('watch')
   .description('apply current.sql, the newest tenant migration and db/ to a development database at each save')
-  .action(async (options: { json?: boolean }) => {
-    const { migrateWatch } = await import('./migrate.ts');
-    process.exitCode = await migrateWatch(readConfig(process.env), options);
-  });
+  .action(action(() => import('./migrate.ts'), 'migrateWatch'));
 
 program
   .command('openapi')

@@ -1,6 +1,5 @@
 import type { Command } from 'commander';
-import { readConfig } from '../process/config.ts';
-import type { Format } from './output.ts';
+import { action } from './action.ts';
 
 /** Adds `school node …`, `school forwarder …` and `school rebalance`. */
 export function addNodeCommands(program: Command): void {
@@ -16,19 +15,13 @@ export function addNodeCommands(program: Command): void {
     .argument('<url>', 'database URL of a superuser, as the home and the forwarders reach it')
     .option('--home-url <url>', 'the home, as the node reaches it (default: as before, or DATABASE_URL)')
     .option('--json', 'print JSON')
-    .action(async (name: string, url: string, options: Format & { homeUrl?: string }) => {
-      const { nodeAdd } = await import('./node.ts');
-      await nodeAdd(readConfig(process.env), name, url, options);
-    });
+    .action(action(() => import('./node.ts'), 'nodeAdd'));
 
   node
     .command('list')
     .description('list the nodes: their schools, whether they answer, and how far the home has copied their changes')
     .option('--json', 'print JSON')
-    .action(async (options: Format) => {
-      const { nodeList } = await import('./node.ts');
-      process.exitCode = await nodeList(readConfig(process.env), options);
-    });
+    .action(action(() => import('./node.ts'), 'nodeList'));
 
   node
     .command('refresh')
@@ -37,10 +30,7 @@ export function addNodeCommands(program: Command): void {
     )
     .argument('[name]', 'only this node')
     .option('--json', 'print one line of JSON per node')
-    .action(async (name: string | undefined, options: Format) => {
-      const { nodeRefresh } = await import('./node.ts');
-      process.exitCode = await nodeRefresh(readConfig(process.env), name, options);
-    });
+    .action(action(() => import('./node.ts'), 'nodeRefresh'));
 
   node
     .command('drain')
@@ -48,20 +38,14 @@ export function addNodeCommands(program: Command): void {
     .argument('<name>')
     .option('--undo', 'choose it again')
     .option('--json', 'print JSON')
-    .action(async (name: string, options: Format & { undo?: boolean }) => {
-      const { nodeDrain } = await import('./node.ts');
-      await nodeDrain(readConfig(process.env), name, options);
-    });
+    .action(action(() => import('./node.ts'), 'nodeDrain'));
 
   node
     .command('release')
     .description('free the subdomains of schools whose creation on a node has stopped')
     .option('--older-than <minutes>', 'only reservations that are older', Number, 10)
     .option('--json', 'print JSON')
-    .action(async (options: Format & { olderThan: number }) => {
-      const { nodeRelease } = await import('./node.ts');
-      process.exitCode = await nodeRelease(readConfig(process.env), options);
-    });
+    .action(action(() => import('./node.ts'), 'nodeRelease'));
 
   node
     .command('remove')
@@ -71,10 +55,7 @@ export function addNodeCommands(program: Command): void {
     .option('--delete-schools', 'with --lost: mark its schools as purged, so that their files can be imported at home')
     .option('--yes', 'do not ask for a confirmation')
     .option('--json', 'print JSON')
-    .action(async (name: string, options: Parameters<typeof import('./node.ts').nodeRemove>[2]) => {
-      const { nodeRemove } = await import('./node.ts');
-      await nodeRemove(readConfig(process.env), name, options);
-    });
+    .action(action(() => import('./node.ts'), 'nodeRemove'));
 
   program
     .command('rebalance')
@@ -87,10 +68,7 @@ export function addNodeCommands(program: Command): void {
     .option('--home-url <url>', 'the home, as the nodes reach it (default: DATABASE_URL)')
     .option('--yes', 'do not ask for a confirmation')
     .option('--json', 'print JSON')
-    .action(async (options: Parameters<typeof import('./move.ts').rebalance>[1]) => {
-      const { rebalance } = await import('./move.ts');
-      process.exitCode = await rebalance(readConfig(process.env), options);
-    });
+    .action(action(() => import('./move.ts'), 'rebalance'));
 
   const forwarder = program
     .command('forwarder')
@@ -103,10 +81,7 @@ export function addNodeCommands(program: Command): void {
     .argument('<url>', 'database URL of a superuser, on a server with PL/Proxy')
     .option('--home-url <url>', 'the home, as the forwarder reaches it (default: DATABASE_URL)')
     .option('--json', 'print JSON')
-    .action(async (name: string, url: string, options: Format & { homeUrl?: string }) => {
-      const { forwarderCreate } = await import('./node.ts');
-      await forwarderCreate(readConfig(process.env), name, url, options);
-    });
+    .action(action(() => import('./node.ts'), 'forwarderCreate'));
 
   forwarder
     .command('remove')
@@ -114,8 +89,5 @@ export function addNodeCommands(program: Command): void {
     .argument('<name>')
     .argument('[url]', 'its database URL; leave it out if the forwarder is lost')
     .option('--json', 'print JSON')
-    .action(async (name: string, url: string | undefined, options: Format) => {
-      const { forwarderRemove } = await import('./node.ts');
-      await forwarderRemove(readConfig(process.env), name, url, options);
-    });
+    .action(action(() => import('./node.ts'), 'forwarderRemove'));
 }

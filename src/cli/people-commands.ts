@@ -1,4 +1,5 @@
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
+import { action } from './action.ts';
 import { readConfig } from '../process/config.ts';
 import type { Format } from './output.ts';
 
@@ -18,10 +19,7 @@ function addOperatorCommands(program: Command): void {
     .command('list')
     .description('list all operators with their role, their schools and their sessions')
     .option('--json', 'print JSON')
-    .action(async (options: Format) => {
-      const { operatorList } = await import('./operator.ts');
-      await operatorList(readConfig(process.env), options);
-    });
+    .action(action(() => import('./operator.ts'), 'operatorList'));
 
   operator
     .command('create')
@@ -32,25 +30,14 @@ function addOperatorCommands(program: Command): void {
     .option('--last-name <name>', 'last name', 'Operator')
     .option('--tenant <id>', 'a school that an analyst may see (repeatable; default: all schools)', ids)
     .option('--json', 'print JSON')
-    .action(
-      async (
-        email: string,
-        options: Format & { role: 'admin' | 'analyst'; firstName: string; lastName: string; tenant?: number[] },
-      ) => {
-        const { operatorCreate } = await import('./operator.ts');
-        await operatorCreate(readConfig(process.env), email, options);
-      },
-    );
+    .action(action(() => import('./operator.ts'), 'operatorCreate'));
 
   operator
     .command('reset-second-factor')
     .description('remove the second factor of an operator who has lost it')
     .argument('<email>')
     .option('--json', 'print JSON')
-    .action(async (email: string, options: Format) => {
-      const { operatorResetSecondFactor } = await import('./operator.ts');
-      await operatorResetSecondFactor(readConfig(process.env), email, options);
-    });
+    .action(action(() => import('./operator.ts'), 'operatorResetSecondFactor'));
 
   operator
     .command('disable')
@@ -109,10 +96,7 @@ function addStudentCommands(program: Command): void {
     .argument('<id>', 'id of the student', id)
     .option('--file <path>', 'target file (default: DATA_DIR/exports/<subdomain>-<id>-student-<id>-<time>.zip)')
     .option('--json', 'print JSON')
-    .action(async (school: string, studentId: number, options: Format & { file?: string }) => {
-      const { studentExport } = await import('./student.ts');
-      await studentExport(readConfig(process.env), school, studentId, options);
-    });
+    .action(action(() => import('./student.ts'), 'studentExport'));
 
   student
     .command('erase')
@@ -121,10 +105,7 @@ function addStudentCommands(program: Command): void {
     .argument('<id>', 'id of the student', id)
     .option('--yes', 'skip the confirmation')
     .option('--json', 'print JSON')
-    .action(async (school: string, studentId: number, options: Format & { yes?: boolean }) => {
-      const { studentErase } = await import('./student.ts');
-      await studentErase(readConfig(process.env), school, studentId, options);
-    });
+    .action(action(() => import('./student.ts'), 'studentErase'));
 }
 
 /** Adds `school operator …` and `school student …`. */

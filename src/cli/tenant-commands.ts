@@ -1,8 +1,7 @@
 import type { Command } from 'commander';
+import { action } from './action.ts';
 import { readConfig } from '../process/config.ts';
-import type { MoveOptions } from './move.ts';
 import type { Format } from './output.ts';
-import type { NewSchool } from './tenant.ts';
 
 const changes = {
   suspend: 'suspend a school: its users get an error from their next request on',
@@ -19,20 +18,14 @@ export function addTenantCommands(program: Command): void {
     .command('list')
     .description('list all schools with their status')
     .option('--json', 'print JSON')
-    .action(async (options: Format) => {
-      const { tenantList } = await import('./tenant.ts');
-      await tenantList(readConfig(process.env), options);
-    });
+    .action(action(() => import('./tenant.ts'), 'tenantList'));
 
   tenant
     .command('show')
     .description('show one school')
     .argument('<id or subdomain>')
     .option('--json', 'print JSON')
-    .action(async (school: string, options: Format) => {
-      const { tenantShow } = await import('./tenant.ts');
-      await tenantShow(readConfig(process.env), school, options);
-    });
+    .action(action(() => import('./tenant.ts'), 'tenantShow'));
 
   tenant
     .command('create')
@@ -48,10 +41,7 @@ export function addTenantCommands(program: Command): void {
     .option('--trial-ends-at <time>', 'end of the trial, for example 2027-01-31T00:00:00Z')
     .option('--node <name>', 'with several servers: the node of the school (default: the one with the fewest schools)')
     .option('--json', 'print JSON')
-    .action(async (subdomain: string, options: Format & NewSchool) => {
-      const { tenantCreate } = await import('./tenant.ts');
-      await tenantCreate(readConfig(process.env), subdomain, options);
-    });
+    .action(action(() => import('./tenant.ts'), 'tenantCreate'));
 
   for (const action of ['suspend', 'activate', 'delete', 'restore'] as const) {
     const command = tenant
@@ -80,10 +70,7 @@ export function addTenantCommands(program: Command): void {
     .option('--home-url <url>', 'the home, as the nodes reach it (default: DATABASE_URL)')
     .option('--yes', 'do not ask for a confirmation')
     .option('--json', 'print JSON')
-    .action(async (school: string, node: string | undefined, options: Format & MoveOptions) => {
-      const { tenantMove } = await import('./move.ts');
-      await tenantMove(readConfig(process.env), school, node, options);
-    });
+    .action(action(() => import('./move.ts'), 'tenantMove'));
 
   tenant
     .command('export')
@@ -91,10 +78,7 @@ export function addTenantCommands(program: Command): void {
     .argument('<id or subdomain>')
     .option('--file <path>', 'target file (default: DATA_DIR/exports/<subdomain>-<id>-<time>.jsonl.gz)')
     .option('--json', 'print JSON')
-    .action(async (school: string, options: Format & { file?: string }) => {
-      const { tenantExport } = await import('./tenant.ts');
-      await tenantExport(readConfig(process.env), school, options);
-    });
+    .action(action(() => import('./tenant.ts'), 'tenantExport'));
 
   tenant
     .command('import')
@@ -103,10 +87,7 @@ export function addTenantCommands(program: Command): void {
     .option('--as <subdomain>', 'import it under this subdomain, and under a new id if its own is taken')
     .option('--node <name>', 'the node, or home (default: the active node with the fewest schools)')
     .option('--json', 'print JSON')
-    .action(async (file: string, options: Format & { as?: string; node?: string }) => {
-      const { tenantImport } = await import('./tenant.ts');
-      await tenantImport(readConfig(process.env), file, options);
-    });
+    .action(action(() => import('./tenant.ts'), 'tenantImport'));
 
   tenant
     .command('clone')
@@ -115,10 +96,7 @@ export function addTenantCommands(program: Command): void {
     .argument('<to>', 'subdomain of the copy')
     .option('--node <name>', 'its node, or home (default: the active node with the fewest schools)')
     .option('--json', 'print JSON')
-    .action(async (from: string, to: string, options: Format & { node?: string }) => {
-      const { tenantClone } = await import('./tenant.ts');
-      await tenantClone(readConfig(process.env), from, to, options);
-    });
+    .action(action(() => import('./tenant.ts'), 'tenantClone'));
 
   tenant
     .command('verify')
@@ -126,8 +104,5 @@ export function addTenantCommands(program: Command): void {
     .argument('<id or subdomain>')
     .argument('<school or file>', 'id or subdomain of another school, or an export file')
     .option('--json', 'print JSON')
-    .action(async (school: string, other: string, options: Format) => {
-      const { tenantVerify } = await import('./tenant.ts');
-      process.exitCode = await tenantVerify(readConfig(process.env), school, other, options);
-    });
+    .action(action(() => import('./tenant.ts'), 'tenantVerify'));
 }
