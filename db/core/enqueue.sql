@@ -116,7 +116,6 @@ comment on function core.enqueue_all is
   'Queues jobs of one task in this transaction. The tenant comes from the context and is part of the job key. Security '
   'definer, because request roles have no access to the queue.';
 
-create function core.enqueue(
-    p_task text, p_payload jsonb, p_key text default null, p_run_at timestamptz default null) returns void language sql
-  return core.enqueue_all(p_task, array[p_payload], array[p_key], p_run_at);
+create function core.enqueue(p_task text, p_payload jsonb, p_key text default null) returns void language sql
+  return core.enqueue_all(p_task, array[p_payload], array[p_key]);
 comment on function core.enqueue is 'Queues a job in this transaction.';

@@ -396,7 +396,7 @@ comment on function core.event_words is
   'school override those of operators, which override the catalog. Without the events that the school has switched '
   'off; null if none is left.';
 
-create function core.notify_all(p_events jsonb, p_action_url text default null) returns integer
+create function core.notify_all(p_events jsonb) returns integer
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_events text[] := array(
@@ -419,7 +419,7 @@ begin
         jsonb_build_object('type', e ->> 'event', 'words', v_words -> (e ->> 'event'), 'recipients', e -> 'recipients')
         order by n)
       from jsonb_array_elements(p_events) with ordinality given (e, n)
-      where v_words ? (e ->> 'event')), p_action_url);
+      where v_words ? (e ->> 'event')), null);
   end if;
   perform core.leave_tenant(v_before);
   return v_sent;
@@ -432,10 +432,8 @@ comment on function core.notify_all is
   'recipients last until the commit, and transactions that lock twice can deadlock. Security definer for the same '
   'reason as core.send_message.';
 
-create function core.notify(p_event text, p_recipients jsonb, p_action_url text default null) returns integer
-  language sql
-  return core.notify_all(
-    jsonb_build_array(jsonb_build_object('event', p_event, 'recipients', p_recipients)), p_action_url);
+create function core.notify(p_event text, p_recipients jsonb) returns integer language sql
+  return core.notify_all(jsonb_build_array(jsonb_build_object('event', p_event, 'recipients', p_recipients)));
 comment on function core.notify is
   'Notifies p_recipients, [{user_id?, email?, name?, variables?}] or null, of one event. See core.notify_all.';
 
