@@ -33,8 +33,8 @@ interface Plan extends Pick<Move, 'school' | 'subdomain' | 'from' | 'to' | 'name
   servers: Server[];
   /** The server of the school in the directory. */
   current: Server;
-  /** Whether the move has closed the school on the source. */
-  isClosed: boolean;
+  /** Whether the move has paused the school on the source. */
+  isPaused: boolean;
 }
 
 /** @throws if it is too late to give up the move, or the target is lost but answers */
@@ -63,10 +63,10 @@ async function planCancel(
   if (current !== to && current !== from)
     throw new Error(`The school is open on ${current.name}, which is not ${to.name}.`);
   const name = subscriptionTo(school, to);
-  return { servers, current, school, subdomain, from, to, name, isClosed: retained !== undefined };
+  return { servers, current, school, subdomain, from, to, name, isPaused: retained !== undefined };
 }
 
-/** Opens a school again on the server that has closed it. */
+/** Opens a school again on the server that has paused it. */
 async function reopen(home: pg.Client, source: pg.Client, { from, school }: Plan): Promise<void> {
   if (from.id !== null) await changeDirectory(home, school, from);
   await source.query('select core.move_reopen($1)', [school]);
@@ -93,17 +93,17 @@ async function deleteCopies(target: pg.Client, { to, school }: Plan): Promise<vo
 
 /**
  * Gives up a move, and deletes the copies: before the school is opened on the target. If the target is lost, with
- * `isLost`, also later: then the school has what it had when it was closed.
+ * `isLost`, also later: then the school has what it had when it was paused.
  * @throws if it is too late, or the target is lost but answers
  */
 export async function cancelMove(home: pg.Client, options: CancelOptions): Promise<void> {
   return withMoveLock(home, options.school, async () => {
     const plan = await planCancel(home, options);
-    const { servers, from, to, name, isClosed } = plan;
+    const { servers, from, to, name, isPaused } = plan;
     await withOwner(from.url, async (source) => {
       await requireOnlyMove(source, servers, plan);
       if (options.isLost) {
-        if (isClosed) await reopen(home, source, plan);
+        if (isPaused) await reopen(home, source, plan);
         await endPublication(source, name, { isTargetLost: true });
         return;
       }
@@ -111,7 +111,7 @@ export async function cancelMove(home: pg.Client, options: CancelOptions): Promi
         await enableKeepalive(target);
         await keepClosed(target, plan);
         await unsubscribe(target, name);
-        if (isClosed) await reopen(home, source, plan);
+        if (isPaused) await reopen(home, source, plan);
         await deleteCopies(target, plan);
         // Last, because until then it keeps other moves of the school from beginning.
         await endPublication(source, name);

@@ -3,7 +3,7 @@ import { withOwner } from '../../database/pool/pool.ts';
 import { inTransaction } from '../../database/transaction.ts';
 import { hasSubscription } from '../replication/subscriptions.ts';
 import { readServers, type Server } from '../servers.ts';
-import { closeSchool } from './close.ts';
+import { pauseSchool } from './pause.ts';
 import { type CopyProgress, copySchool } from './copy.ts';
 import { endReplication, hasPublication, requireOnlyMove, subscriptionTo } from './replication.ts';
 import {
@@ -22,7 +22,10 @@ import {
   withMoveLock,
 } from './school.ts';
 
-/** What `moveSchool` has just finished. After each step a stopped move can be continued. */
+/**
+ * What `moveSchool` has just finished. After each step a stopped move can be continued. From `closed` to `opened`, the
+ * requests of the school wait.
+ */
 export type MoveStep = 'prepared' | 'copied' | 'closed' | 'switched' | 'opened' | 'cleaned';
 
 interface MoveOptions {
@@ -43,8 +46,8 @@ const defaultStallTimeoutMs = 60_000;
 
 interface Plan extends Pick<Move, 'school' | 'subdomain' | 'from' | 'to' | 'name'> {
   servers: Server[];
-  /** Whether an earlier run has closed the school on the source. */
-  isClosed: boolean;
+  /** Whether an earlier run has paused the school on the source. */
+  isPaused: boolean;
 }
 
 /** @throws if the school cannot move to this server now */
@@ -57,10 +60,10 @@ async function planMove(home: pg.Client, { homeUrl, school, to: targetName }: Mo
   if (!from) throw new Error(`The school is on ${targetName} already.`);
   if (retained && retained !== from)
     throw new Error(`An earlier move of the school is not confirmed. Run: ${commandOf(subdomain)} --confirm`);
-  return { servers, school, subdomain, from, to, name: subscriptionTo(school, to), isClosed: retained === from };
+  return { servers, school, subdomain, from, to, name: subscriptionTo(school, to), isPaused: retained === from };
 }
 
-/** @throws unless a move that has closed the school has copied it to this server, and was not partly undone */
+/** @throws unless a move that has paused the school has copied it to this server, and was not partly undone */
 async function requireCopy({ source, target, to, school, subdomain, name }: Move): Promise<void> {
   const isCopied =
     (await isOpenOn(target, school)) || ((await hasPublication(source, name)) && (await hasSubscription(target, name)));
@@ -87,7 +90,7 @@ async function openSchool({ source, target, school }: Move): Promise<void> {
   });
 }
 
-/** Sends requests of a closed school to the target, and opens it there. */
+/** Sends the waiting requests of a school to the target, and opens it there. */
 async function switchServer(home: pg.Client, move: Move, onSwitched: () => void | Promise<void>): Promise<void> {
   const { source, target, to, school } = move;
   // Until it is open there, its requests wait on the target as they do on the source.
@@ -106,8 +109,8 @@ async function switchServer(home: pg.Client, move: Move, onSwitched: () => void 
 
 /**
  * Moves a school to another server, or continues a move that stopped. The school is in service while its rows are
- * copied, and closed for a moment at the end. The earlier server keeps its tables until `confirmMove`.
- * @returns how long the school was closed, in milliseconds; undefined if an earlier run had closed it
+ * copied, and its requests wait for a moment at the end. The earlier server keeps its tables until `confirmMove`.
+ * @returns how long the school was paused, in milliseconds; undefined if an earlier run had paused it
  * @throws if there is no such school or server, an earlier move is not confirmed, or the servers differ
  */
 export async function moveSchool(home: pg.Client, options: MoveOptions): Promise<number | undefined> {
@@ -118,24 +121,24 @@ export async function moveSchool(home: pg.Client, options: MoveOptions): Promise
     stallTimeoutMs = defaultStallTimeoutMs,
   } = options;
   return withMoveLock(home, school, async () => {
-    const { servers, isClosed, ...plan } = await planMove(home, options);
+    const { servers, isPaused, ...plan } = await planMove(home, options);
     return withOwner(plan.from.url, (source) =>
       withOwner(plan.to.url, async (target) => {
         const move = { ...plan, source, target };
         await Promise.all([source, target].map(enableKeepalive));
         await requireOnlyMove(source, servers, move);
-        let closedAt: number | undefined;
-        if (isClosed) await requireCopy(move);
+        let pausedAt: number | undefined;
+        if (isPaused) await requireCopy(move);
         else {
           await copySchool(home, move, { onStep, onProgress, stallTimeoutMs });
-          closedAt = await closeSchool(home, move, () => onStep('closed'));
+          pausedAt = await pauseSchool(home, move, () => onStep('closed'));
         }
         await switchServer(home, move, () => onStep('switched'));
-        const closedMs = closedAt === undefined ? undefined : performance.now() - closedAt;
+        const pausedMs = pausedAt === undefined ? undefined : performance.now() - pausedAt;
         await onStep('opened');
         await endReplication(move);
         await onStep('cleaned');
-        return closedMs;
+        return pausedMs;
       }),
     );
   });

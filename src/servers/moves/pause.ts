@@ -1,4 +1,4 @@
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import { asReplica } from '../../database/transaction.ts';
 import { withCopiesLock } from '../nodes/copies.ts';
@@ -10,19 +10,19 @@ import { lockSchool, schoolTables, type SharedTable, sharedTables, writeTenant }
 
 /** How long the requests of a school that are running may keep a move waiting. New ones are refused meanwhile. */
 const lockTimeoutMs = 1_000;
-/** How long the target may take for the last changes while the school is closed. */
+/** How long the target may take for the last changes while the school is paused. */
 const catchUpTimeoutMs = 2_000;
-/** How long a lock on the target may keep a school closed. */
+/** How long a lock on the target may keep a school paused. */
 const targetLockTimeoutMs = 5_000;
-/** How long the target may take for each statement while the school is closed. */
+/** How long the target may take for each statement while the school is paused. */
 const targetTimeoutMs = 10_000;
-/** How often the school is closed again after it could not be moved in time. */
+/** How often the school is paused again after it could not be moved in time. */
 const maxAttempts = 30;
 
 /** How many rows outside the schema are copied with one statement. */
 const rowsAtATime = 5_000;
 
-/** An attempt to close the school failed for a reason that may be gone in a second. */
+/** An attempt to pause the school failed for a reason that may be gone in a second. */
 class RetryError extends Error {}
 
 /** Waits until the target, and the home if it copies from this server, have all changes up to now. */
@@ -97,7 +97,7 @@ async function whileConnected(client: pg.Client, work: () => Promise<void>): Pro
   }
 }
 
-/** What `close` does in its transaction on the source, after which the target has all of the school. */
+/** What `pauseOnce` does in its transaction on the source, after which the target has all of the school. */
 async function finishCopies(move: Move): Promise<void> {
   const { source, target, from, to, school } = move;
   await target.query(`set lock_timeout = ${String(targetLockTimeoutMs)}`);
@@ -111,7 +111,7 @@ async function finishCopies(move: Move): Promise<void> {
     await copySequences(move);
     await copySharedRows(move);
   });
-  // While the school is closed, waiting is better than leaving it so.
+  // While the school is paused, waiting is better than leaving it so.
   await target.query('reset lock_timeout');
   await source.query('select core.move_close($1, $2)', [school, from.id ?? to.id]);
 }
@@ -133,11 +133,11 @@ function explain(error: unknown, { from, to }: Move): unknown {
 }
 
 /**
- * Closes a school on the source after the target has all of it. New requests fail while this connection holds the lock;
+ * Pauses a school on the source after the target has all of it. New requests wait while this connection holds the lock;
  * after the commit, `schema_version` 0 keeps them out until the school is opened on the target. If the target hangs
  * meanwhile, the source ends the connection, and so opens the school.
  */
-async function close(move: Move): Promise<void> {
+async function pauseOnce(move: Move): Promise<void> {
   const { source, school } = move;
   await source.query(`set lock_timeout = ${String(lockTimeoutMs)}`);
   try {
@@ -156,11 +156,11 @@ async function close(move: Move): Promise<void> {
 }
 
 /**
- * Closes a school on the source, and repeats that while something is in the way.
- * @param onClosed  called while the tables stay that the home copies from the nodes
+ * Pauses a school on the source, and repeats that while something is in the way.
+ * @param onPaused  called while the tables stay that the home copies from the nodes
  * @returns when the last attempt began, by `performance.now()`
  */
-export async function closeSchool(home: pg.Client, move: Move, onClosed: () => void | Promise<void>): Promise<number> {
+export async function pauseSchool(home: pg.Client, move: Move, onPaused: () => void | Promise<void>): Promise<number> {
   const nodeIds = [move.from, move.to].flatMap(({ id }) => id ?? []);
   return withCopiesLock(home, nodeIds, 'shared', async () => {
     for (let attempt = 1; ; attempt++)
@@ -168,12 +168,12 @@ export async function closeSchool(home: pg.Client, move: Move, onClosed: () => v
         // A release that was installed meanwhile may have added some.
         await requireCopiesOfNodes(home, move);
         const startedAt = performance.now();
-        await close(move);
-        await onClosed();
+        await pauseOnce(move);
+        await onPaused();
         return startedAt;
       } catch (error) {
         if (!(error instanceof RetryError) || attempt === maxAttempts) throw error;
-        await pause(1_000);
+        await sleep(1_000);
       }
   });
 }

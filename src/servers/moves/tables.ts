@@ -37,7 +37,7 @@ export async function dropSchema(client: pg.Client, schema: string): Promise<voi
   }
 }
 
-/** Writes the row of a school on the target, closed: with node_id, no request, job or migration enters it. */
+/** Writes the row of a school on the target, paused: with node_id, no request, job or migration enters it. */
 export async function writeTenant({ source, target, from, to, school }: Move): Promise<void> {
   const { rows } = await source.query<{ row: string }>(
     'select to_json(t)::text as row from platform.tenant t where id = $1',

@@ -86,7 +86,7 @@ async function deleteEarlierRows(home: pg.Client, nodeId: number, tables: readon
 
 /**
  * Lets the home copy the tables that a node has published since it joined. Waits while a school that moves from or to
- * the node is closed, and for another call.
+ * the node is paused, and for another call.
  * @param timeoutMs  for that, and for the copies
  * @returns the tables that are new
  * @throws if it takes longer, or if the node does not answer

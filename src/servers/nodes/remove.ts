@@ -195,7 +195,7 @@ const endCopies = ({ id, url }: Node) =>
 
 /**
  * Removes a node that has no schools besides purged ones. Its database stays. Purged schools belong to the home then, so
- * that their files are imported there. Waits while a school that moves from or to the node is closed.
+ * that their files are imported there. Waits while a school that moves from or to the node is paused.
  * @throws if it has other schools, also deleted ones, or a move to it is not finished; for a lost server, if another
  *   server has kept the tables of a school
  */
@@ -207,7 +207,7 @@ export async function removeNode(
   const node = await findNode(home, name);
   if (deletesSchools && !(await isLostNode(node)))
     throw new Error(`The node ${name} answers. Move its schools to other servers instead.`);
-  // A move that has only begun finds that the node no longer takes part before it closes its school.
+  // A move that has only begun finds that the node no longer takes part before it pauses its school.
   await withCopiesLock(home, [node.id], 'exclusive', async () => {
     if (isLost) await requireNothingElsewhere(home, node);
     const schools = isLost
