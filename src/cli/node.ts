@@ -1,5 +1,4 @@
 import type pg from 'pg';
-import { withOwner } from '../database/pool/pool.ts';
 import { reasonOf } from '../domain/reason.ts';
 import { nodeStates } from '../servers/nodes/check.ts';
 import { refreshCopies } from '../servers/nodes/copies.ts';
@@ -10,7 +9,7 @@ import { removeNode } from '../servers/nodes/remove.ts';
 import { createForwarder, removeForwarder } from '../servers/forwarder.ts';
 import { homeName } from '../servers/servers.ts';
 import type { Config } from '../process/config.ts';
-import { formatMinute, withMigratedDatabase } from '../process/database-access.ts';
+import { formatMinute, withClient } from '../process/database-access.ts';
 import { exitCodes } from './exit-codes.ts';
 import { confirm, counted, type Format, print, table } from './output.ts';
 
@@ -18,7 +17,7 @@ import { confirm, counted, type Format, print, table } from './output.ts';
 export function withHome<T>(config: Config, work: (home: pg.Client, homeUrl: string) => Promise<T>): Promise<T> {
   if (!config.DATABASE_URL)
     throw new Error('Set DATABASE_URL to the home: a server that the nodes can reach, not the embedded one.');
-  return withMigratedDatabase(config, (ownerUrl) => withOwner(ownerUrl, (home) => work(home, ownerUrl)));
+  return withClient(config, work);
 }
 
 /** @throws if the name has other characters, or is that of the home */

@@ -2,8 +2,7 @@ import { passwords } from '../domain/passwords.ts';
 import { email as emailSchema, password as passwordSchema } from '../http/schemas.ts';
 import type { Config } from '../process/config.ts';
 import { createOperator } from '../database/operator.ts';
-import { withOwner } from '../database/pool/pool.ts';
-import { formatMinute, withMigratedDatabase } from '../process/database-access.ts';
+import { formatMinute, withClient } from '../process/database-access.ts';
 import { confirm, counted, type Format, print, table } from './output.ts';
 import { runOperation } from './operation.ts';
 import { ask, isInteractive } from './prompt.ts';
@@ -40,12 +39,10 @@ export async function operatorCreate(
     throw new Error('--tenant needs --role analyst: admins see every school.');
   const passwordHash = await passwords().hash(await askPassword(email));
   const { role, firstName, lastName, tenant } = options;
-  const isNew = await withMigratedDatabase(config, (ownerUrl) =>
-    withOwner(ownerUrl, async (client) => {
-      await client.query('select core.require_schools($1)', [tenant ?? []]);
-      return createOperator(client, { email, passwordHash, firstName, lastName, role, tenantIds: tenant ?? null });
-    }),
-  );
+  const isNew = await withClient(config, async (client) => {
+    await client.query('select core.require_schools($1)', [tenant ?? []]);
+    return createOperator(client, { email, passwordHash, firstName, lastName, role, tenantIds: tenant ?? null });
+  });
   if (!isNew) throw new Error(`The operator ${email} already exists.`);
   if (options.json) print(JSON.stringify({ email, role, tenant_ids: tenant ?? null }));
   else print(`Operator ${email} (${role}) can log in with is_platform: true.`);
@@ -65,9 +62,7 @@ interface Operator {
 
 /** `school operator list` */
 export async function operatorList(config: Config, { json }: Format): Promise<void> {
-  const { rows } = await withMigratedDatabase(config, (ownerUrl) =>
-    withOwner(ownerUrl, (client) => client.query<Operator>('select * from core.operators()')),
-  );
+  const { rows } = await withClient(config, (client) => client.query<Operator>('select * from core.operators()'));
   if (json) {
     print(
       JSON.stringify(
@@ -119,16 +114,14 @@ export async function operatorChange(
   change: OperatorChange,
   { json, yes }: Format & { yes?: boolean },
 ): Promise<void> {
-  const changed = await withMigratedDatabase(config, (ownerUrl) =>
-    withOwner(ownerUrl, async (client) => {
-      if (action === 'disable') await confirm(`This ends all sessions of ${address}, who can no longer log in`, yes);
-      const { rows } = await client.query<{ changed: ChangedOperator }>(
-        'select core.operator_change($1, $2, $3) as changed',
-        [address, action, JSON.stringify(change)],
-      );
-      return rows[0]?.changed;
-    }),
-  );
+  const changed = await withClient(config, async (client) => {
+    if (action === 'disable') await confirm(`This ends all sessions of ${address}, who can no longer log in`, yes);
+    const { rows } = await client.query<{ changed: ChangedOperator }>(
+      'select core.operator_change($1, $2, $3) as changed',
+      [address, action, JSON.stringify(change)],
+    );
+    return rows[0]?.changed;
+  });
   if (!changed) return;
   if (json) print(JSON.stringify(changed));
   else {
@@ -142,10 +135,8 @@ export async function operatorChange(
 
 /** `school operator reset-second-factor`. @throws for an unknown operator, and for one without a second factor */
 export async function operatorResetSecondFactor(config: Config, email: string, { json }: Format): Promise<void> {
-  await withMigratedDatabase(config, (ownerUrl) =>
-    withOwner(ownerUrl, (client) =>
-      runOperation(client, 'platform_operators_second_factor_reset', { email: email.toLowerCase() }),
-    ),
+  await withClient(config, (client) =>
+    runOperation(client, 'platform_operators_second_factor_reset', { email: email.toLowerCase() }),
   );
   if (json) print(JSON.stringify({ email, has_second_factor: false }));
   else

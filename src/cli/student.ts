@@ -5,22 +5,19 @@ import type pg from 'pg';
 import { exportsFolder } from '../database/archive.ts';
 import type { NamedTenant } from '../database/find-tenant.ts';
 import { retryLockConflicts } from '../database/lock-conflicts.ts';
-import { withOwner } from '../database/pool/pool.ts';
 import { onServerOfSchool } from '../servers/school-server.ts';
 import type { Config } from '../process/config.ts';
-import { withMigratedDatabase } from '../process/database-access.ts';
+import { withClient } from '../process/database-access.ts';
 import { confirm, counted, type Format, print } from './output.ts';
 
 /** Runs `work` with a school that no migration and no purge changes meanwhile. */
 const withSchool = <T>(config: Config, school: string, work: (client: pg.Client, tenant: NamedTenant) => Promise<T>) =>
-  withMigratedDatabase(config, (ownerUrl) =>
-    withOwner(ownerUrl, (home) =>
-      onServerOfSchool(home, school, async (client, tenant) => {
-        // Held until the connection closes.
-        await client.query('select pg_advisory_lock_shared(core.tenant_lock_key($1))', [tenant.id]);
-        return work(client, tenant);
-      }),
-    ),
+  withClient(config, (home) =>
+    onServerOfSchool(home, school, async (client, tenant) => {
+      // Held until the connection closes.
+      await client.query('select pg_advisory_lock_shared(core.tenant_lock_key($1))', [tenant.id]);
+      return work(client, tenant);
+    }),
   );
 
 /** A name that is safe in a file system and unique in the archive. */

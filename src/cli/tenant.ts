@@ -17,14 +17,11 @@ import { type ImportedSchool, importSchool, onServerOfSchool } from '../servers/
 import { passwords } from '../domain/passwords.ts';
 import { TenantInput } from '../endpoints/platform.ts';
 import type { Config } from '../process/config.ts';
-import { withMigratedDatabase } from '../process/database-access.ts';
+import { withClient } from '../process/database-access.ts';
 import { exitCodes } from './exit-codes.ts';
 import { runOperation } from './operation.ts';
 import { confirm, counted, fields, type Format, print, table } from './output.ts';
 import { progress } from './progress.ts';
-
-const withClient = <T>(config: Config, work: (client: pg.Client, ownerUrl: string) => Promise<T>): Promise<T> =>
-  withMigratedDatabase(config, (ownerUrl) => withOwner(ownerUrl, (client) => work(client, ownerUrl)));
 
 interface ListedSchool {
   id: string;

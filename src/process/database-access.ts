@@ -179,6 +179,10 @@ export const withMigratedDatabase = <T>(config: Config, work: (ownerUrl: string)
     return work(ownerUrl);
   });
 
+/** `withMigratedDatabase` with a connection of the owner. */
+export const withClient = <T>(config: Config, work: (client: pg.Client, ownerUrl: string) => Promise<T>): Promise<T> =>
+  withMigratedDatabase(config, (ownerUrl) => withOwner(ownerUrl, (client) => work(client, ownerUrl)));
+
 /** Runs `work` with a temporary server, which is deleted afterwards. */
 export const withScratchServer = <T>(work: (server: EmbeddedServer) => Promise<T>): Promise<T> =>
   withServer(startScratch(), work);
