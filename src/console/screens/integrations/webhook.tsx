@@ -108,11 +108,6 @@ export function WebhookScreen({ id = '' }: Record<string, string>) {
       await request('POST', `${path}/${id}/test`);
       setTestedAt(Date.now());
     }, 'Test event sent.');
-  const button = (label: string, onClick: () => void, isDangerous = false) => (
-    <button type="button" class={isDangerous ? 'button warning' : 'button'} onClick={onClick}>
-      {label}
-    </button>
-  );
   return (
     <>
       <PageHeader
@@ -121,13 +116,14 @@ export function WebhookScreen({ id = '' }: Record<string, string>) {
         actions={
           webhook && (
             <>
-              {webhook.is_active && button('Send test event', () => void test())}
-              {button('Edit', () => setOpened('edit'))}
-              {button('Replace secret', () => setOpened('rotate'))}
-              {webhook.is_active
-                ? button('Disable', () => void setActive(false))
-                : button('Enable', () => void setActive(true))}
-              {button('Delete', () => void remove(webhook), true)}
+              {webhook.is_active && <Button label="Send test event" onClick={() => void test()} />}
+              <Button label="Edit" onClick={() => setOpened('edit')} />
+              <Button label="Replace secret" onClick={() => setOpened('rotate')} />
+              <Button
+                label={webhook.is_active ? 'Disable' : 'Enable'}
+                onClick={() => void setActive(!webhook.is_active)}
+              />
+              <Button label="Delete" kind="warning" onClick={() => void remove(webhook)} />
             </>
           )
         }
