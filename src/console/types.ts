@@ -27,7 +27,6 @@ export type Settings = z.output<typeof notifications.Settings>;
 export type NotificationEvent = z.output<typeof notifications.Event>;
 export type Template = z.output<typeof notifications.Template>;
 export type Channel = Template['channel'];
-export type Feature = (typeof platform.features)[number];
 export type Preview = z.output<typeof notifications.Preview>;
 export type TwoFactor = z.output<typeof twoFactor.TwoFactor>;
 export type TotpSetup = z.output<typeof twoFactor.TotpSetup>;
