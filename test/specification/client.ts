@@ -18,6 +18,7 @@ export interface Schema {
   items?: Schema;
   properties?: Record<string, Schema>;
   required?: string[];
+  additionalProperties?: boolean;
 }
 
 /** The specification does not show some bodies. The scenario then chooses the fields. */
@@ -54,7 +55,62 @@ export interface Endpoint {
 }
 
 const read = (name: string): unknown => JSON.parse(readFileSync(new URL(name, import.meta.url), 'utf8'));
-export const endpoints = read('endpoints.json') as Endpoint[];
+
+/** The headers that the specification lists for requests with a token, unless the endpoint states others. */
+const requestHeaders: Record<Endpoint['token'], string[]> = {
+  none: [],
+  tenant: ['Authorization', 'X-Tenant-ID', 'Content-Type'],
+  platform: ['Authorization', 'Content-Type'],
+  refresh: ['X-Refresh-Token'],
+};
+
+/** The query parameters of lists with pages. */
+const listParameters: Record<string, Schema> = {
+  page: { type: 'integer' },
+  pageSize: { type: 'integer' },
+  search: { type: 'string' },
+  sort: { type: 'string' },
+  order: { type: 'string', enum: ['asc', 'desc'] },
+};
+
+/** An endpoint as endpoints.json states it. */
+interface StatedEndpoint extends Omit<Endpoint, 'section' | 'token' | 'request_headers' | 'answer'> {
+  /** Of a user of a school, if not stated. */
+  token?: Endpoint['token'];
+  request_headers?: string[];
+  /** What a list with pages has besides the parameters that all of them have. It stands for `query`. */
+  list_query?: Record<string, Schema>;
+  /** `items` is the schema of one record of a list. It stands for `data`. */
+  answer: Endpoint['answer'] & { items?: Schema };
+}
+
+/** The parameters of a path are integers, unless the endpoint states others. */
+function pathParameters(path: string): Pick<Endpoint, 'path_parameters'> {
+  const names = [...path.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => name);
+  return names.length > 0
+    ? { path_parameters: Object.fromEntries(names.map((name) => [name, { type: 'integer' }])) }
+    : {};
+}
+
+function completed(section: string, { list_query, answer, ...stated }: StatedEndpoint): Endpoint {
+  const { items, ...rest } = answer;
+  const token = stated.token ?? 'tenant';
+  const properties = { ...listParameters, ...list_query };
+  return {
+    section,
+    token,
+    request_headers: requestHeaders[token],
+    ...pathParameters(stated.path),
+    ...(list_query ? { query: { type: 'object', properties, additionalProperties: false } } : {}),
+    ...stated,
+    answer: { ...rest, ...(items ? { data: { type: 'array', items } } : {}) },
+  };
+}
+
+const sections = read('endpoints.json') as Record<string, StatedEndpoint[]>;
+export const endpoints = Object.entries(sections).flatMap(([section, stated]) =>
+  stated.map((endpoint) => completed(section, endpoint)),
+);
 export const objects = read('objects.json') as Record<string, Schema>;
 
 export const nameOf = ({ method, path }: Pick<Endpoint, 'method' | 'path'>) => `${method} ${path}`;
@@ -485,7 +541,7 @@ function requestError(
       .join()
       ? undefined
       : `the path parameters ${Object.keys(path).join()}`,
-    query && schemaError({ additionalProperties: false, ...endpoint.query } as Schema, query, 'query'),
+    query && schemaError({ additionalProperties: false, ...endpoint.query }, query, 'query'),
     endpoint.body === 'not shown' && body !== undefined ? 'a body' : undefined,
     endpoint.body !== 'not shown' && bodyNotShown !== undefined ? 'a body other than the one shown' : undefined,
     body !== undefined && endpoint.body !== 'not shown'
