@@ -36,6 +36,19 @@ const years = async (school: School) => (await school.admin.get<Year[]>('/api/ac
 const dataUrl = (content: Buffer, type = 'image/png') => `data:${type};base64,${content.toString('base64')}`;
 const files = (school: School) => service.database.query(`select content_type from ${school.schema}.file`);
 
+/** The settings of a school that has changed none. */
+const defaults = {
+  currency: 'USD',
+  locale: 'en-GB',
+  invoice_reminders: true,
+  payment_details: null,
+  is_impersonation_allowed: true,
+  is_second_factor_required: false,
+  action_url_hosts: [],
+  logo: null,
+  logo_url: null,
+};
+
 describe('the setup of a school', () => {
   test('is completed after all steps, in any order, and every step may be repeated', async () => {
     const school = await service.school({ name: 'New School' });
@@ -49,15 +62,7 @@ describe('the setup of a school', () => {
         phone: null,
         email: null,
         website: null,
-        currency: 'USD',
-        locale: 'en-GB',
-        invoice_reminders: true,
-        payment_details: null,
-        is_impersonation_allowed: true,
-        is_second_factor_required: false,
-        action_url_hosts: [],
-        logo: null,
-        logo_url: null,
+        ...defaults,
       },
       academic_year: null,
       grade_count: 0,
@@ -90,15 +95,7 @@ describe('the setup of a school', () => {
         phone: null,
         email: null,
         website: null,
-        currency: 'USD',
-        locale: 'en-GB',
-        invoice_reminders: true,
-        payment_details: null,
-        is_impersonation_allowed: true,
-        is_second_factor_required: false,
-        action_url_hosts: [],
-        logo: null,
-        logo_url: null,
+        ...defaults,
       },
       academic_year: { id: created.id, ...year },
       grade_count: 1,
@@ -167,15 +164,7 @@ describe('the school information', () => {
       ...sent,
       name: 'Green Valley',
       email: 'office@green.example',
-      currency: 'USD',
-      locale: 'en-GB',
-      invoice_reminders: true,
-      payment_details: null,
-      is_impersonation_allowed: true,
-      is_second_factor_required: false,
-      action_url_hosts: [],
-      logo: null,
-      logo_url: null,
+      ...defaults,
     };
     expect(await info(school, sent)).toEqual(stored);
     expect(await info(school, { phone: null, website: '' })).toEqual({ ...stored, phone: null, website: null });
