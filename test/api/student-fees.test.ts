@@ -37,6 +37,15 @@ async function createFee(components: Component[] = [tuition], fields: Record<str
   if (!one) throw new Error('no fee was created');
   return { ...billable, ...one };
 }
+/** Creates a class in a new academic year, and promotes students to it. */
+async function promote(student_ids: number[], year: { name: string; start_date: string; end_date: string }) {
+  const create = async (to: string, body: object) =>
+    (await world.school.admin.post<{ id: number }>(to, body, 201)).data.id;
+  const yearId = await create('/api/academics/years', year);
+  const classId = await create('/api/classes', { name: 'Up', grade_id: world.gradeId, academic_year_id: yearId });
+  const body = { student_ids, to_class_id: classId, to_academic_year_id: yearId };
+  await world.school.admin.post('/api/students/promote', body);
+}
 const periods = ({ items }: Pick<StudentFee, 'items'>) =>
   items.map(({ name, period_start, period_end }) => `${name} ${period_start} ${period_end}`);
 const inOneYear = () => new Date(Date.now() + 365 * 86_400_000).toISOString().slice(0, 10);
@@ -378,21 +387,7 @@ describe('billing', () => {
     const { admin } = world.school;
     const other = await world.addClass();
     await admin.post(`/api/finance/fee-structures/${structureId}/assign-classes`, { class_ids: [classId, other] });
-    const { data: nextYear } = await admin.post<{ id: number }>(
-      '/api/academics/years',
-      { name: 'Far', start_date: '2032-08-01', end_date: '2033-07-31' },
-      201,
-    );
-    const { data: nextClass } = await admin.post<{ id: number }>(
-      '/api/classes',
-      { name: 'Up', grade_id: world.gradeId, academic_year_id: nextYear.id },
-      201,
-    );
-    await admin.post('/api/students/promote', {
-      student_ids: [studentId, gone],
-      to_class_id: nextClass.id,
-      to_academic_year_id: nextYear.id,
-    });
+    await promote([studentId, gone], { name: 'Far', start_date: '2032-08-01', end_date: '2033-07-31' });
     await admin.put(`/api/students/${studentId}`, { class_id: other });
     await admin.delete(`/api/students/${gone}`);
     expect(await world.generate(structureId, { date: '2021-10-01', prorate: true })).toMatchObject({
@@ -415,21 +410,7 @@ describe('billing', () => {
       skipped: 0,
       amount: 31,
     });
-    const { data: nextYear } = await admin.post<{ id: number }>(
-      '/api/academics/years',
-      { name: 'Later', start_date: '2022-08-01', end_date: '2023-07-31' },
-      201,
-    );
-    const { data: nextClass } = await admin.post<{ id: number }>(
-      '/api/classes',
-      { name: 'Up', grade_id: world.gradeId, academic_year_id: nextYear.id },
-      201,
-    );
-    await admin.post('/api/students/promote', {
-      student_ids: [studentId],
-      to_class_id: nextClass.id,
-      to_academic_year_id: nextYear.id,
-    });
+    await promote([studentId], { name: 'Later', start_date: '2022-08-01', end_date: '2023-07-31' });
     // Students who completed the year still owe its remaining fees.
     expect(await world.generate(structureId, { date: '2021-11-01' })).toMatchObject({ created: 1 });
     expect((await world.feesOf(studentId)).map(({ class_id, billed_on }) => `${billed_on} ${class_id}`).sort()).toEqual(
