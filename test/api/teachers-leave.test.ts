@@ -380,18 +380,9 @@ describe('leaves', () => {
       expect(await found('search=study', `/api/teachers/${one.id}/leaves`)).toHaveLength(1);
     });
 
-    test.each([
-      ['status=open', 'status'],
-      ['sort=reasons', 'sort'],
-      ['academic_year_id=x', 'academic_year_id'],
-      ['colour=red', 'colour'],
-    ])('%s is a 400 that names the parameter', async (query, path) => {
-      for (const list of ['/api/teachers/leaves', `/api/teachers/${one.id}/leaves`]) {
-        expect((await lists.admin.get(`${list}?${query}`, 400)).details.map((detail) => detail.path)).toEqual([path]);
-      }
-      expect((await lists.admin.get(`/api/teachers/${one.id}/leaves?teacher_id=1`, 400)).details).toMatchObject([
-        { path: 'teacher_id' },
-      ]);
+    test('of one teacher takes no teacher_id', async () => {
+      const { details } = await lists.admin.get(`/api/teachers/${one.id}/leaves?teacher_id=1`, 400);
+      expect(details).toMatchObject([{ path: 'teacher_id' }]);
     });
   });
 });
