@@ -1,5 +1,6 @@
 import { EventEmitter, once } from 'node:events';
 import { get, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 import type { Readable } from 'node:stream';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -366,19 +367,23 @@ describe('over HTTP', () => {
   });
 
   test('a client that reads nothing for a minute is disconnected, and its slot is free', async () => {
-    // Shortens the timeout of a minute to half a second.
+    // The timeouts begin when the test says so: half a second instead of a minute.
+    const timeouts: { milliseconds: number; socket: Socket | null }[] = [];
     const spy = jest.spyOn(ServerResponse.prototype, 'setTimeout').mockImplementation(function (
       this: ServerResponse,
       milliseconds,
       callback,
     ) {
       if (callback) this.once('timeout', callback);
-      this.socket?.setTimeout(milliseconds / 120);
+      timeouts.push({ milliseconds, socket: this.socket });
       return this;
     });
     const held = [await hold(school.admin), await hold(school.admin)];
+    const begun = [...timeouts];
     try {
       await school.admin.get(path, 429);
+      expect(begun.map(({ milliseconds }) => milliseconds)).toEqual([60_000, 60_000]);
+      for (const { socket } of begun) socket?.setTimeout(500);
       await until(
         async () => (await school.admin.send('GET', `${path}?to_date=2026-01-02`)).status === 200 || undefined,
       );
