@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { Agent, createServer, type IncomingMessage, request, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
-import { setImmediate as immediate, setTimeout as pause } from 'node:timers/promises';
+import { setImmediate as immediate } from 'node:timers/promises';
 import { expect, test } from '@jest/globals';
 import { gracefulClose } from '../../src/process/graceful-close.ts';
 
@@ -66,12 +66,11 @@ test('a request that arrived while the process was busy is answered, though its 
   get();
   await once(client, 'data');
   const closed = close();
-  await pause(900);
   // From here, the timers of the process come before the requests.
   await immediate();
   get();
   // Busy beyond the moment at which idle connections are closed.
-  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 300);
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_200);
   const [answer] = (await once(client, 'data')) as [Buffer];
   expect(answer.toString()).toMatch(/^HTTP\/1.1 200 OK\r\n(.*\r\n)*Connection: close\r\n/);
   await closed;
