@@ -173,7 +173,10 @@ const lastBeforeRules = { 'migrations/committed': 11, 'migrations/tenant': 17 };
 async function checkMigrations(folder: keyof typeof lastBeforeRules, next: SqlFile[]): Promise<void> {
   const history = newHistory();
   for (const { name: file, text } of [...(await sqlFiles(folder)), ...next]) {
-    const { findings, faults: wrongComments } = await inspectMigration(text, history);
+    // An error of syntax is a fault already.
+    const inspection = await inspectMigration(text, history).catch(() => undefined);
+    if (!inspection) continue;
+    const { findings, faults: wrongComments } = inspection;
     if (parseInt(basename(file)) <= lastBeforeRules[folder]) continue;
     for (const { line, rule, message } of findings)
       fault(
@@ -185,9 +188,15 @@ async function checkMigrations(folder: keyof typeof lastBeforeRules, next: SqlFi
   }
 }
 
+/** The line of an error of syntax. */
+function lineOf(text: string, error: unknown): string {
+  const { sqlDetails } = error as { sqlDetails?: { cursorPosition: number } };
+  return sqlDetails ? `line ${String(text.slice(0, sqlDetails.cursorPosition).split('\n').length)}: ` : '';
+}
+
 for (const folder of folders)
   for (const file of await sqlFiles(folder))
-    await check(file).catch((error: unknown) => fault(file.name, messageOf(error)));
+    await check(file).catch((error: unknown) => fault(file.name, lineOf(file.text, error) + messageOf(error)));
 
 checkJobs([...(await sqlFiles('db/core')), ...(await sqlFiles('db/jobs'))]);
 checkPrivateTables();

@@ -80,10 +80,10 @@ const types: Record<string, (name: string, isOptional: boolean, values: string[]
   choice: (name, isOptional, values) => ({
     type: 'text',
     check: `${name} in (${quoted(values)})`,
-    constant: `const ${name} = choice([${quoted(values)}]);`,
-    input: `${name}${isOptional ? '.nullish()' : ''}`,
-    output: `z.enum(${name}.options)${isOptional ? '.nullable()' : ''}`,
-    filter: `${name}.optional()`,
+    constant: `const ${name}Choice = choice([${quoted(values)}]);`,
+    input: `${name}Choice${isOptional ? '.nullish()' : ''}`,
+    output: `z.enum(${name}Choice.options)${isOptional ? '.nullable()' : ''}`,
+    filter: `${name}Choice.optional()`,
     equals: name,
     imports: [],
     samples: [`'${values[0] ?? ''}'`, `'${values[1] ?? ''}'`],
@@ -98,11 +98,13 @@ export function fieldOf(table: string, definition: string): Field {
     /^([a-z][a-z0-9_]*)(\?)?:(\w+)(?:=(.+))?$/.exec(definition) ?? [];
   // People write both.
   const make = types[typeName === 'number' ? 'integer' : typeName];
-  const values = list.split(',').filter((value) => /^[a-z][a-z0-9_]*$/.test(value));
-  if (!make || reserved.includes(name) || (typeName === 'choice') !== values.length > 1)
+  const values = [...new Set(list.split(','))].filter((value) => value !== '');
+  const areWords = values.every((value) => /^[a-z][a-z0-9_]*$/.test(value));
+  if (!make || reserved.includes(name) || !areWords || (typeName === 'choice') !== values.length > 1)
     throw new Error(
       `${definition} is not a field. Write name:type, with one of the types ${Object.keys(types).join(', ')}. ` +
-        'A choice has its values: size:choice=small,large. The names id, created_at and the parameters of lists are taken.',
+        'A choice has two or more values: size:choice=small,large. Names and values are lower case letters, digits and _. ' +
+        'The names id, created_at and the parameters of lists are taken.',
     );
   const isOptional = mark === '?' && typeName !== 'boolean';
   const { type, check, default: initial, ...field } = make(name, isOptional, values);

@@ -1,7 +1,16 @@
 import { existsSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { parse } from 'libpg-query';
 import { format, resolveConfig } from 'prettier';
+
+/** @throws if a name is a word of SQL, such as `user` and `order` */
+async function requireSql(text: string): Promise<void> {
+  await parse(text).catch((error: unknown) => {
+    const message = error instanceof Error ? error.message : String(error);
+    throw new Error(`Choose other names. With these, the migration is no SQL: ${message}`);
+  });
+}
 
 /** Changes of files that are written together, so that a fault leaves nothing half done. */
 export class Changes {
@@ -38,10 +47,9 @@ export class Changes {
   async write(): Promise<string[]> {
     const options = (await resolveConfig(join(this.#root, 'package.json'))) ?? {};
     for (const [path, text] of this.#texts)
-      await writeFile(
-        join(this.#root, path),
-        path.endsWith('.ts') ? await format(text, { ...options, parser: 'typescript' }) : text,
-      );
+      if (path.endsWith('.ts')) this.#texts.set(path, await format(text, { ...options, parser: 'typescript' }));
+      else if (path.startsWith('migrations/')) await requireSql(text);
+    for (const [path, text] of this.#texts) await writeFile(join(this.#root, path), text);
     return [...this.#texts.keys()];
   }
 }

@@ -7,12 +7,12 @@ import { writeResource } from './resource.ts';
  * Without `--` before the words, npm takes an option for its own, and passes its value as another word.
  * @returns the fields, and the resources after `--ref`
  */
-const split = (words: string[], ref: string | undefined) => {
+const split = (words: string[], ref: string[]) => {
   const isTaken = process.env['npm_config_ref'] === 'true';
   const references = isTaken ? words.filter((word) => !word.includes(':')) : [];
   return {
     fields: words.filter((word) => !references.includes(word)),
-    references: [...references, ...(ref ? [ref] : [])],
+    references: [...references, ...ref],
   };
 };
 
@@ -29,8 +29,13 @@ program
     '<fields...>',
     'name:type, or name?:type for an optional field. Types: text, integer, boolean, date, money, choice=small,large',
   )
-  .option('--ref <resources>', 'other resources that each record belongs to: students,classes')
-  .action(async (name: string, words: string[], { ref }: { ref?: string }) => {
+  .option(
+    '--ref <resources>',
+    'other resources that each record belongs to: students,classes',
+    (list: string, earlier: string[]) => [...earlier, list],
+    [],
+  )
+  .action(async (name: string, words: string[], { ref }: { ref: string[] }) => {
     const { fields, references } = split(words, ref);
     report(
       await writeResource(
@@ -48,7 +53,10 @@ program
   .argument('<name>', 'what it does: send_reports')
   .action(async (name: string) => {
     const paths = await writeJob(process.cwd(), name);
-    report(paths, `Next: write what the job does into ${paths[0] ?? ''}, then run \`npm test -- test/workers\`.`);
+    report(
+      paths,
+      `Next: write what the job does into ${paths[0] ?? ''}, then run \`npm run check\` and \`npm test -- ${paths[2] ?? ''}\`.`,
+    );
   });
 await program.parseAsync().catch((error: unknown) => {
   process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);

@@ -11,6 +11,17 @@ const singularOf = (plural: string) =>
       ? plural.slice(0, -2)
       : plural.replace(/s$/, '');
 
+/** Names whose paths or schemas the API has for something else. */
+const taken = ['auth', 'docs', 'guide', 'health', 'permissions', 'platform', 'tenants'];
+
+/** The table that a resource is stored in, by its name in the plural or in the singular. */
+async function tableOf(root: string, name: string): Promise<string> {
+  const word = name.replaceAll('-', '_');
+  for (const table of [word, singularOf(word), word.replace(/es$/, '')])
+    if (await tableExists(root, table)) return table;
+  throw new Error(`There is no table ${singularOf(word)} to refer to.`);
+}
+
 const camelCase = (name: string) => name.replace(/[-_](.)/g, (_, letter: string) => letter.toUpperCase());
 const pascalCase = (name: string) => camelCase(name).replace(/^./, (letter) => letter.toUpperCase());
 const words = (name: string) => name.replace(/[-_]/g, ' ');
@@ -139,17 +150,21 @@ export async function writeResource(
   references: string[],
 ): Promise<string[]> {
   const resource = name.replaceAll('-', '_');
-  const table = singularOf(resource);
+  const table = (await tableExists(root, resource.replace(/es$/, '')))
+    ? resource.replace(/es$/, '')
+    : singularOf(resource);
   if (!/^[a-z]+(-[a-z]+)*$/.test(name) || table === resource)
-    throw new Error(`${name} is not a plural in lower case, with words separated by a hyphen.`);
+    throw new Error(`${name} is not a plural in lower case, with words separated by a hyphen: houses, bus-passes.`);
+  if (taken.includes(name)) throw new Error(`The API has ${name} for something else. Choose another name.`);
   if (await tableExists(root, table)) throw new Error(`The table ${table} exists already.`);
-  const targets = references.map((each) => singularOf(each.replaceAll('-', '_')));
-  for (const target of targets)
-    if (!(await tableExists(root, target))) throw new Error(`There is no table ${target} to refer to.`);
+  const targets = await Promise.all(references.map((each) => tableOf(root, each)));
   const fields = [
     ...definitions.map((definition) => fieldOf(table, definition)),
     ...targets.map((target) => referenceTo(table, target)),
   ];
+  const names = fields.map((field) => field.name);
+  const twice = names.find((each, index) => names.indexOf(each) !== index);
+  if (twice !== undefined) throw new Error(`The field ${twice} occurs twice.`);
   const values = {
     ...valuesOf(table, resource, fields, targets.includes('student')),
     name,

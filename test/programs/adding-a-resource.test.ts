@@ -69,6 +69,7 @@ test('what the page docs/adding-a-resource.md does passes the checks, and with F
         if (line.startsWith('npm run new')) expect(await run(line)).not.toMatch(fails);
         else if (line.startsWith('npm test -- ')) tests.push(...line.split(' ').slice(3));
   expect(tests).toContain('test/api/houses');
+  expect(await run('node scaffold/main.ts job remind_teachers_of_open_registers')).not.toMatch(fails);
   await run('npx prettier --write --log-level warn src/endpoints/students.ts src/endpoints/imports.ts');
   if (isFull) {
     await run('git init --quiet');
@@ -92,6 +93,12 @@ test('the scaffold refuses names and fields that it cannot use, and writes nothi
     ['resource students name:text', 'The table student exists already.'],
     ['resource clubs name:word', 'name:word is not a field.'],
     ['resource clubs size:choice=small', 'size:choice=small is not a field.'],
+    ['resource clubs size:choice=small,small', 'A choice has two or more values'],
+    ['resource clubs name:text name:date', 'The field name occurs twice.'],
+    ['resource clubs name:text student_id:integer --ref students', 'The field student_id occurs twice.'],
+    ['resource clubs name:text user:integer', 'Choose other names. With these, the migration is no SQL'],
+    ['resource buses name:text', 'The table bus exists already.'],
+    ['resource docs name:text', 'The API has docs for something else.'],
     ['resource clubs points:integer', 'Give the resource a text field'],
     ['resource clubs name:text --ref moons', 'There is no table moon to refer to.'],
     ['job reports', 'reports does not say what the job does.'],
