@@ -35,6 +35,8 @@ export default {
   testTimeout: 180_000,
   // Three files at a time on two processors, because many tests wait for a process, a timer or the network.
   maxWorkers: 3,
+  // A larger process starts anew: collecting its garbage would block it for longer than Jest waits for its end.
+  workerIdleMemoryLimit: '600MB',
   // Report connections and timers that a file leaves open at once.
   openHandlesTimeout: 0,
 };
