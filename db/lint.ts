@@ -173,8 +173,10 @@ const lastBeforeRules = { 'migrations/committed': 11, 'migrations/tenant': 17 };
 async function checkMigrations(folder: keyof typeof lastBeforeRules, next: SqlFile[]): Promise<void> {
   const history = newHistory();
   for (const { name: file, text } of [...(await sqlFiles(folder)), ...next]) {
-    // An error of syntax is a fault already.
-    const inspection = await inspectMigration(text, history).catch(() => undefined);
+    const inspection = await inspectMigration(text, history).catch((error: unknown) => {
+      const message = lineOf(text, error) + messageOf(error);
+      if (!faults.includes(`${file}: ${message}`)) fault(file, message);
+    });
     if (!inspection) continue;
     const { findings, faults: wrongComments } = inspection;
     if (parseInt(basename(file)) <= lastBeforeRules[folder]) continue;
