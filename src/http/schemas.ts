@@ -32,8 +32,9 @@ export const text = (max: number, min = 1) =>
 /** Text that may be absent or null. Empty text becomes null, because forms send it for empty inputs. */
 export const optionalText = (max: number) =>
   text(max, 0)
-    .transform((value) => (value === '' ? null : value))
-    .nullish();
+    .nullish()
+    // Not a transform, whose examples the OpenAPI document would not show.
+    .overwrite((value) => (value === '' ? null : value));
 
 /** A password of 8 to 200 characters, not trimmed. */
 export const password = z
