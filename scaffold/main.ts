@@ -35,7 +35,8 @@ program
     (list: string, earlier: string[]) => [...earlier, list],
     [],
   )
-  .action(async (name: string, words: string[], { ref }: { ref: string[] }) => {
+  .option('--singular <word>', 'the singular of the name, if it follows no rule')
+  .action(async (name: string, words: string[], { ref, singular }: { ref: string[]; singular?: string }) => {
     const { fields, references } = split(words, ref);
     report(
       await writeResource(
@@ -43,6 +44,7 @@ program
         name,
         fields,
         references.flatMap((list) => list.split(',')),
+        singular,
       ),
       `Next: read the files, then run \`npm run check\` and \`npm test -- test/api/${name}\`.`,
     );

@@ -141,6 +141,7 @@ comment on function api.${resource}_create is
  * Writes a resource with five endpoints.
  * @param name  in the plural, words separated by `-`
  * @param references  the resources that each record belongs to, in the plural
+ * @param singular  if it does not follow from the plural by a rule
  * @returns the paths of the files that it has written or changed
  */
 export async function writeResource(
@@ -148,13 +149,17 @@ export async function writeResource(
   name: string,
   definitions: string[],
   references: string[],
+  singular?: string,
 ): Promise<string[]> {
   const resource = name.replaceAll('-', '_');
-  const table = (await tableExists(root, resource.replace(/es$/, '')))
-    ? resource.replace(/es$/, '')
-    : singularOf(resource);
+  const stem = resource.replace(/es$/, '');
+  const table = singular?.replaceAll('-', '_') ?? ((await tableExists(root, stem)) ? stem : singularOf(resource));
   if (!/^[a-z]+(-[a-z]+)*$/.test(name) || table === resource)
-    throw new Error(`${name} is not a plural in lower case, with words separated by a hyphen: houses, bus-passes.`);
+    throw new Error(
+      `${name} is not a plural in lower case, with words separated by a hyphen: houses, bus-passes. ` +
+        'If its singular follows no rule, name it: npm run new -- resource data name:text --singular datum',
+    );
+  if (!/^[a-z]+(_[a-z]+)*$/.test(table)) throw new Error(`The singular ${table} is not a word in lower case.`);
   if (taken.includes(name)) throw new Error(`The API has ${name} for something else. Choose another name.`);
   if (await tableExists(root, table)) throw new Error(`The table ${table} exists already.`);
   const targets = await Promise.all(references.map((each) => tableOf(root, each)));

@@ -69,21 +69,28 @@ test('what the page docs/adding-a-resource.md does passes the checks, and with F
         if (line.startsWith('npm run new')) expect(await run(line)).not.toMatch(fails);
         else if (line.startsWith('npm test -- ')) tests.push(...line.split(' ').slice(3));
   expect(tests).toContain('test/api/houses');
+  expect(await run('node scaffold/main.ts resource criteria note?:text name:text --singular criterion')).not.toMatch(
+    fails,
+  );
   expect(await run('node scaffold/main.ts job remind_teachers_of_open_registers')).not.toMatch(fails);
   await run('npx prettier --write --log-level warn src/endpoints/students.ts src/endpoints/imports.ts');
   if (isFull) {
     await run('git init --quiet');
     expect(await run('npm run --silent check')).not.toMatch(fails);
-    expect(await run(`npm test -- ${[...tests, 'test/api/lockers', 'test/attack', 'test/db'].join(' ')}`)).not.toMatch(
-      fails,
-    );
+    expect(
+      await run(
+        `npm test -- ${[...tests, 'test/api/lockers', 'test/api/criteria', 'test/attack', 'test/db'].join(' ')}`,
+      ),
+    ).not.toMatch(fails);
     return;
   }
   // What the other checks read are mostly the same files as in `npm run check` of the repository itself.
   for (const check of ['check:sql', 'check:documents', 'check:openapi'])
     expect(await run(`npm run --silent ${check}`)).not.toMatch(fails);
-  const written =
-    'src/endpoints test/api/houses.test.ts test/api/lockers.test.ts workers test/workers/send-reports.test.ts';
+  const written = [
+    'src/endpoints workers test/workers/send-reports.test.ts',
+    ...['houses', 'lockers', 'criteria'].map((name) => `test/api/${name}.test.ts`),
+  ].join(' ');
   expect(await run(`npx prettier --check --log-level warn ${written} CHANGELOG.md`)).not.toMatch(fails);
 }, 1_200_000);
 
@@ -101,6 +108,8 @@ test('the scaffold refuses names and fields that it cannot use, and writes nothi
     ['resource docs name:text', 'The API has docs for something else.'],
     ['resource clubs points:integer', 'Give the resource a text field'],
     ['resource clubs name:text --ref moons', 'There is no table moon to refer to.'],
+    ['resource criteria name:text', 'If its singular follows no rule, name it'],
+    ['resource criteria name:text --singular 2', 'The singular 2 is not a word'],
     ['job reports', 'reports does not say what the job does.'],
     ['job clean_up', 'exists already.'],
   ] as const)
