@@ -76,6 +76,7 @@ test('what the page docs/adding-a-resource.md does passes the checks, and with F
   await run('npx prettier --write --log-level warn src/endpoints/students.ts src/endpoints/imports.ts');
   if (isFull) {
     await run('git init --quiet');
+    await run('git add --all');
     expect(await run('npm run --silent check')).not.toMatch(fails);
     expect(
       await run(
