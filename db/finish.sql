@@ -27,6 +27,10 @@ begin
     select format('the operation %s names a record that is not defined', name) from core.operation
       where exists (select unnest(array[record, lock_first]) except select r.name from core.record r except select null)
     union all
+    select format('the operation %s repeats the answer of %s, which is not defined', name, present)
+      from core.operation
+      where present not in ('none', 'record') and present not in (select name from core.operation)
+    union all
     select format('the record %s has no sort %s', name, default_sort) from core.record where not sorts ? default_sort
     union all
     -- core.record_page_query replaces the main table by its matching rows.

@@ -9,7 +9,7 @@ select core.define_operation('auth_refresh', p_access => 'refresh', p_errors => 
 select core.define_operation('auth_sessions_list', p_access => 'any');
 select core.define_operation('auth_sessions_delete', p_access => 'any', p_errors => '{forbidden}');
 select core.define_operation('auth_profile', p_needs_session => false, p_access => 'any');
-select core.define_operation('auth_profile_update', p_access => 'any');
+select core.define_operation('auth_profile_update', p_access => 'any', p_present => 'auth_profile');
 select core.define_operation('auth_profile_picture', p_access => 'any', p_content => 'gives',
   p_errors => '{not_found}');
 select core.define_operation('auth_profile_picture_set', p_access => 'any', p_content => 'takes');
@@ -226,8 +226,6 @@ create function api.auth_profile_update(p jsonb) returns json language plpgsql a
 declare
   v_before jsonb := api.auth_profile(p);
 begin
-  perform core.refuse_read_only(
-    coalesce(p -> 'read_only', '{}'), v_before, '{last_login_at}');
   update user_account u
     set (first_name, last_name, phone) = (select n.first_name, n.last_name, n.phone from jsonb_populate_record(u, p) n)
     where id = core.user_id();

@@ -10,18 +10,20 @@ select core.define_operation('holidays_delete', p_permission => 'holiday.manage'
 
 -- The filters apply to the days on which a holiday falls, which holidays_list uses as the source.
 select core.define_record('holiday', p_table => 'holiday', p_key => 'h.id', p_one_row_per_key => true,
-  p_source => 'holiday h',
-  p_columns => 'h.id, h.name, h.date, h.is_recurring, h.created_at, h.updated_at',
+  p_source => '(select *, date as occurs_on from holiday) h',
+  p_columns => 'h.id, h.name, h.date, h.is_recurring, h.occurs_on, h.created_at, h.updated_at',
+  p_derived_fields => '{occurs_on}',
   p_search => 'platform.search_normal(h.name)',
-  p_default_sort => 'date',
+  p_default_sort => 'occurs_on',
   p_writable => '{name,date,is_recurring}');
 select core.define_filter('holiday', 'academic_year_id', $$
-  exists (select from academic_year y where y.id = :value::bigint and h.date between y.start_date and y.end_date)
+  exists (select from academic_year y where y.id = :value::bigint and h.occurs_on between y.start_date and y.end_date)
 $$);
-select core.define_filter('holiday', 'from_date', 'h.date >= :value::date');
-select core.define_filter('holiday', 'to_date', 'h.date <= :value::date');
-select core.define_sort('holiday', 'date', 'h.date');
-select core.define_sort('holiday', 'name', 'platform.search_normal(h.name)', 'h.date');
+select core.define_filter('holiday', 'from_date', 'h.occurs_on >= :value::date');
+select core.define_filter('holiday', 'to_date', 'h.occurs_on <= :value::date');
+select core.define_sort('holiday', 'occurs_on', 'h.occurs_on');
+select core.define_sort('holiday', 'date', 'h.date', 'h.occurs_on');
+select core.define_sort('holiday', 'name', 'platform.search_normal(h.name)', 'h.occurs_on');
 
 create function api.holidays_between(p_from date, p_to date) returns table (id bigint, name text, date date)
   language sql stable as $$
@@ -87,7 +89,7 @@ begin
   return core.record_page('holiday', p || jsonb_build_object('first_day', v_first, 'last_day', v_last), p_source =>
     case when p ?| '{academic_year_id,from_date,to_date}' then $source$
       (
-        select d.date, h.id, h.name, h.is_recurring, h.created_at, h.updated_at
+        select d.date as occurs_on, h.id, h.name, h.date, h.is_recurring, h.created_at, h.updated_at
         from api.holidays_between(
           ((select core.parameters()) ->> 'first_day')::date, ((select core.parameters()) ->> 'last_day')::date) d
         join holiday h on h.id = d.id
@@ -96,8 +98,8 @@ begin
 end $$;
 comment on function api.holidays_list is
   'Holidays by date. Searches the name. With from_date, to_date or academic_year_id, the holidays of those days, a '
-  'recurring one once for each year; one of the two dates alone means a year. Without any of them, each holiday once '
-  'with its original date.';
+  'recurring one once for each year, with the day as occurs_on; one of the two dates alone means a year. Without any '
+  'of them, each holiday once, and occurs_on is its date.';
 
 create function api.require_no_other_holiday(p jsonb) returns void language plpgsql stable as $$
 declare

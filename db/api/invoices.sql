@@ -53,7 +53,8 @@ select core.define_record('invoice', p_table => 'invoice', p_key => 'i.id', p_on
   p_equals => '{student_id,class_id}',
   p_default_sort => 'created_at', p_default_order => 'desc',
   p_writable => '{due_date,notes}',
-  p_unversioned_fields => '{status}', p_volatile_fields => '{last_reminded_at}', p_reader => 'invoice_with_payments');
+  p_unversioned_fields => '{status}', p_volatile_fields => '{last_reminded_at}',
+  p_derived_fields => '{paid_amount}', p_reader => 'invoice_with_payments');
 select core.define_filter('invoice', 'status', $$
   case :value when 'overdue' then api.is_open(i.status) else i.status = :value end
     and api.status_on(i.status, i.due_date, (select core.today())) = :value
@@ -99,32 +100,68 @@ create function api.invoice_with_payments(p_id bigint) returns json language sql
 $$;
 comment on function api.invoice_with_payments is 'One invoice with its payments. Raises not_found.';
 
-create function api.require_changeable_invoice(p_invoice json) returns void language plpgsql stable as $$
+create function api.require_valid_invoice(p_invoice json) returns void language plpgsql stable as $$
 begin
   if p_invoice ->> 'voided_at' is not null then
     perform core.fail('invalid_state', 'This invoice is void and cannot be changed.');
-  elsif (p_invoice ->> 'paid_amount')::numeric <> 0 then
+  end if;
+end $$;
+comment on function api.require_valid_invoice is 'Raises invalid_state for a void invoice.';
+
+create function api.require_unpaid_invoice(p_invoice json) returns void language plpgsql stable as $$
+begin
+  perform api.require_valid_invoice(p_invoice);
+  if (p_invoice ->> 'paid_amount')::numeric <> 0 then
     perform core.fail('invalid_state',
       format('This invoice has payments of %s. Reverse them first.', p_invoice ->> 'paid_amount'));
   end if;
 end $$;
-comment on function api.require_changeable_invoice is
-  'Raises invalid_state for an invoice that is void or has payments: it can be neither changed nor voided.';
+comment on function api.require_unpaid_invoice is
+  'Raises invalid_state for an invoice that is void or has payments: its items cannot change, and it cannot be voided.';
 
-create function api.invoice_replace_items(p_id bigint, p_items jsonb) returns void language sql as $$
-  -- Deleting and inserting in one statement changes the total of the invoice only once.
+create function api.invoice_replace_items(p_id bigint, p_items jsonb) returns void language plpgsql as $$
+declare
+  v_fault record;
+begin
+  select position - 1 as index, item ->> 'id' as id, t.id is not null as is_own
+    into v_fault
+    from (
+      select item, position, row_number() over (partition by item -> 'id' order by position) as occurrence
+      from jsonb_array_elements(p_items) with ordinality given (item, position)
+      where item ->> 'id' is not null
+    ) given
+    left join invoice_item t on t.id = (item ->> 'id')::bigint and t.invoice_id = p_id
+    where t.id is null or occurrence > 1
+    order by position
+    limit 1;
+  if found then
+    perform core.refuse_field('validation_error', format('items.%s.id', v_fault.index), case
+      when v_fault.is_own then 'is a duplicate'
+      else format('The invoice has no item %s. Leave the id of a new item out.', v_fault.id)
+    end);
+  end if;
+  -- In one statement, so that the total of the invoice changes only once.
   with deleted as (
-    delete from invoice_item where invoice_id = p_id
+    delete from invoice_item
+      where invoice_id = p_id and id not in (
+        select (item ->> 'id')::bigint from jsonb_array_elements(p_items) item where item ->> 'id' is not null)
+  ), changed as (
+    update invoice_item t
+      set (description, amount, quantity) = (item ->> 'description', (item ->> 'amount')::numeric,
+        coalesce((item ->> 'quantity')::integer, 1))
+      from jsonb_array_elements(p_items) item
+      where t.invoice_id = p_id and t.id = (item ->> 'id')::bigint
   )
   insert into invoice_item (invoice_id, student_id, description, amount, quantity)
     select i.id, i.student_id, item ->> 'description', (item ->> 'amount')::numeric,
       coalesce((item ->> 'quantity')::integer, 1)
     from invoice i, jsonb_array_elements(p_items) with ordinality given (item, position)
-    where i.id = p_id
+    where i.id = p_id and item ->> 'id' is null
     order by position;
-$$;
+end $$;
 comment on function api.invoice_replace_items is
-  'Replaces all items of an invoice: [{description, amount, quantity}].';
+  'Replaces all items of an invoice: [{id, description, amount, quantity}]. An item with an id keeps it. Raises '
+  'validation_error for an id that is not one of an item of the invoice.';
 
 create function api.invoice_issue(p_id bigint) returns void language plpgsql as $$
 declare
@@ -147,7 +184,7 @@ begin
     from student s
     where s.id = v_student_id
     returning id into v_id;
-  perform api.invoice_replace_items(v_id, p -> 'items');
+  perform api.invoice_replace_items(v_id, (select jsonb_agg(item - 'id') from jsonb_array_elements(p -> 'items') item));
   if p ->> 'status' is distinct from 'draft' then
     perform api.invoice_issue(v_id);
   end if;
@@ -160,16 +197,19 @@ comment on function api.invoices_create is
 create function api.invoices_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
+  v_invoice json := api.invoice_record(v_id);
 begin
-  perform api.require_changeable_invoice(api.invoice_record(v_id));
+  perform api.require_valid_invoice(v_invoice);
   perform core.record_update('invoice', p);
-  if p ? 'items' then
+  if p ? 'items' and not core.repeats(p -> 'items', (v_invoice -> 'items')::jsonb) then
+    perform api.require_unpaid_invoice(v_invoice);
     perform api.invoice_replace_items(v_id, p -> 'items');
   end if;
   return api.invoice_with_payments(v_id);
 end $$;
 comment on function api.invoices_update is
-  'Updates {due_date, notes, items} of an invoice. Raises invalid_state for a void invoice or one with payments.';
+  'Updates {due_date, notes, items} of an invoice. Raises invalid_state for a void invoice, and for new items of one '
+  'with payments.';
 
 create function api.invoices_delete(p jsonb) returns json language plpgsql as $$
 declare
@@ -181,7 +221,7 @@ begin
   elsif v_invoice ->> 'voided_at' is not null then
     perform core.fail('not_found', format('There is no invoice %s. It was voided.', v_id));
   else
-    perform api.require_changeable_invoice(v_invoice);
+    perform api.require_unpaid_invoice(v_invoice);
     update invoice set voided_at = now(), void_reason = 'Deleted' where id = v_id;
   end if;
   return json_build_object('id', v_id);
@@ -213,7 +253,7 @@ begin
   if v_invoice ->> 'issued_at' is null then
     perform core.fail('invalid_state', 'This invoice is a draft. Delete it instead.');
   end if;
-  perform api.require_changeable_invoice(v_invoice);
+  perform api.require_unpaid_invoice(v_invoice);
   update invoice set voided_at = now(), void_reason = p ->> 'reason' where id = v_id;
   return api.invoice_with_payments(v_id);
 end $$;

@@ -12,8 +12,10 @@ select core.define_operation('notifications_send', p_permission => 'notification
   p_idempotent => true, p_errors => '{invalid_reference}');
 select core.define_operation('notifications_events_list', p_permission => 'notification.manage',
   p_feature => 'notifications');
-select core.define_operation('notifications_events_update', p_permission => 'notification.manage',
+select core.define_operation('notifications_events_get', p_permission => 'notification.manage',
   p_feature => 'notifications');
+select core.define_operation('notifications_events_update', p_permission => 'notification.manage',
+  p_feature => 'notifications', p_present => 'notifications_events_get');
 
 -- Ids are in order of time, so the list is sorted by id.
 select core.define_record('notification', p_table => 'notification', p_key => 'n.id', p_one_row_per_key => true,
@@ -263,17 +265,23 @@ comment on function api.notifications_events_list is
   'Lists the events that send notifications, with the settings of the school, their texts, and the variables of the '
   'texts.';
 
+create function api.notifications_events_get(p jsonb) returns json language plpgsql stable as $$
+declare
+  v_event json := api.event_settings(p ->> 'key') -> 0;
+begin
+  if v_event is null then
+    perform core.fail('not_found', 'The event does not exist.');
+  end if;
+  return v_event;
+end $$;
+comment on function api.notifications_events_get is
+  'One event with the settings and texts of the school. Raises not_found for an unknown event.';
+
 create function api.notifications_events_update(p jsonb) returns json language plpgsql as $$
 declare
   v_event record;
 begin
-  select key, channels into v_event from core.notification_event where key = p ->> 'key';
-  if not found then
-    perform core.fail('not_found', 'The event does not exist.');
-  end if;
-  if p ? 'read_only' then
-    perform core.refuse_read_only(p -> 'read_only', (api.event_settings(v_event.key) -> 0)::jsonb);
-  end if;
+  select key, channels into strict v_event from core.notification_event where key = p ->> 'key';
   insert into notification_event as d (event, is_enabled, channels)
     values (
       v_event.key,
@@ -288,7 +296,8 @@ begin
   return api.event_settings(v_event.key) -> 0;
 end $$;
 comment on function api.notifications_events_update is
-  'Switches an event on or off (is_enabled), or chooses its channels. Raises not_found for an unknown event.';
+  'Switches an event on or off (is_enabled), or chooses its channels, after core.run_write has '
+  'read it with api.notifications_events_get.';
 
 -- Functions for the events that other resources send.
 

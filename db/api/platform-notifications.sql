@@ -1,7 +1,8 @@
 -- /api/platform/notification-…: settings of the notifications of all schools, and the default texts of events.
 
 select core.define_operation('platform_notification_settings_get', p_access => 'platform', p_needs_session => false);
-select core.define_operation('platform_notification_settings_update', p_access => 'platform', p_needs_session => false);
+select core.define_operation('platform_notification_settings_update', p_access => 'platform', p_needs_session => false,
+  p_present => 'platform_notification_settings_get');
 select core.define_operation('platform_notification_events_list', p_access => 'platform', p_needs_session => false);
 select core.define_operation('platform_notification_templates_list', p_access => 'platform', p_needs_session => false);
 select core.define_operation('platform_notification_templates_get', p_access => 'platform', p_needs_session => false,
@@ -60,9 +61,6 @@ declare
 begin
   perform from notification_setting for no key update;
   v_before := api.notification_settings()::jsonb;
-  if p ? 'read_only' then
-    perform core.refuse_read_only(p -> 'read_only', v_before);
-  end if;
   update notification_setting set
     in_app = coalesce((v_channels ->> 'in_app')::boolean, in_app),
     push = coalesce((v_channels ->> 'push')::boolean, push),

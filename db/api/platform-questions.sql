@@ -29,7 +29,8 @@ select core.define_record('saved_question', p_table => 'saved_question', p_key =
   p_search => $$platform.search_normal(concat_ws(' ', q.name, q.description))$$,
   p_equals => '{owner_id}',
   p_default_sort => 'name',
-  p_writable => '{owner_id,name,description,query,variables,schedule,recipient_ids,next_run_at}');
+  p_writable => '{owner_id,name,description,query,variables,schedule,recipient_ids,next_run_at}',
+  p_volatile_fields => '{next_run_at,last_run_at}');
 select core.define_sort('saved_question', 'name', 'platform.search_normal(q.name)');
 select core.define_sort('saved_question', 'created_at', 'q.created_at');
 

@@ -18,7 +18,7 @@ select core.define_operation('platform_tenants_activate', p_access => 'platform'
 select core.define_operation('platform_tenants_restore', p_access => 'platform', p_needs_session => false,
   p_record => 'tenant', p_runs_on => 'school', p_errors => '{conflict,invalid_state}');
 select core.define_operation('platform_subscriptions_update', p_access => 'platform', p_needs_session => false,
-  p_record => 'tenant', p_runs_on => 'school', p_errors => '{invalid_state}');
+  p_record => 'tenant', p_present => 'none', p_runs_on => 'school', p_errors => '{invalid_state}');
 select core.define_operation('platform_plans_list', p_access => 'platform', p_needs_session => false);
 select core.define_operation('platform_plans_get', p_access => 'platform', p_needs_session => false,
   p_record => 'plan');
@@ -29,7 +29,8 @@ select core.define_operation('platform_plans_update', p_access => 'platform', p_
 select core.define_operation('platform_plans_delete', p_access => 'platform', p_needs_session => false,
   p_record => 'plan', p_errors => '{in_use}');
 select core.define_operation('platform_settings_get', p_access => 'platform', p_needs_session => false);
-select core.define_operation('platform_settings_update', p_access => 'platform', p_needs_session => false);
+select core.define_operation('platform_settings_update', p_access => 'platform', p_needs_session => false,
+  p_present => 'platform_settings_get');
 select core.define_operation('platform_audit_logs_list', p_access => 'platform', p_needs_session => false);
 
 select core.define_record('tenant', p_table => 'tenant', p_key => 't.id',
@@ -57,7 +58,7 @@ select core.define_record('tenant', p_table => 'tenant', p_key => 't.id',
   p_default_sort => 'created_at', p_default_order => 'desc',
   p_writable => '{name,subdomain,contact_email,plan_id,trial_ends_at,feature_flags,time_zone,is_impersonation_allowed}',
   p_volatile_fields => '{stats,recent_audit_logs,unreachable_since,subscription.status,subscription.grace_ends_at}',
-  p_reader => 'tenant_detail');
+  p_fixed_fields => '{plan,subscription}', p_reader => 'tenant_detail');
 select core.define_sort('tenant', 'name', 'platform.search_normal(t.name)');
 select core.define_sort('tenant', 'subdomain', 't.subdomain');
 select core.define_sort('tenant', 'status', 't.status');
@@ -188,9 +189,14 @@ begin
 end $$;
 comment on function api.tenant_check is 'Raises validation_error for reserved subdomains and unknown time zones.';
 
-create function api.tenant_columns(p jsonb) returns jsonb language sql immutable
-  return p || case when p ? 'plan' then jsonb_build_object('plan_id', p #> '{plan,id}') else '{}' end;
-comment on function api.tenant_columns is 'Maps the request field plan {id} of a school to the column.';
+create function api.tenant_columns(p jsonb, p_plan_id bigint default null) returns jsonb language plpgsql stable as $$
+declare
+  v_plan_id jsonb := core.chosen(p -> 'plan_id', p #> '{plan,id}', to_jsonb(p_plan_id), 'plan.id', 'plan_id');
+begin
+  return p || case when v_plan_id is null then '{}' else jsonb_build_object('plan_id', v_plan_id) end;
+end $$;
+comment on function api.tenant_columns is
+  'Maps the request fields plan_id and plan {id} of a school, which has the plan p_plan_id, to the column.';
 
 create function api.platform_tenants_create(p jsonb) returns json language plpgsql as $$
 declare
@@ -290,18 +296,18 @@ comment on function api.subscription_follow_trial is
 create function api.platform_tenants_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
-  v_plan_id bigint := (api.tenant_columns(p) ->> 'plan_id')::bigint;
-  v_before jsonb;
+  v_before jsonb := api.tenant_record(v_id);
+  v_columns jsonb := api.tenant_columns(p, (v_before #>> '{plan,id}')::bigint);
+  v_plan_id bigint := v_columns ->> 'plan_id';
 begin
   perform api.tenant_check(p);
-  v_before := api.tenant_record(v_id);
   if v_before ->> 'status' = 'deleted' then
     perform core.fail('invalid_state', 'This school is deleted. Restore it first.');
   elsif (p ->> 'is_impersonation_allowed')::boolean and not (v_before ->> 'is_impersonation_allowed')::boolean then
     perform core.refuse_field('forbidden', 'is_impersonation_allowed',
       'Only an admin of the school can allow operators to log in again.');
   end if;
-  perform core.record_update('tenant', api.tenant_columns(p));
+  perform core.record_update('tenant', v_columns);
   if p ? 'trial_ends_at' then
     perform api.subscription_follow_trial(v_id, (v_before ->> 'trial_ends_at')::timestamptz);
   end if;
@@ -328,6 +334,11 @@ declare
 begin
   perform core.subscription_lapse(v_id);
   v_before := api.tenant_record(v_id);
+  if core.repeats(p - '{id,read_only}'::text[], v_before -> 'subscription') then
+    perform core.audit('subscription.update', 'tenant', v_id, v_id, '{}');
+    return api.tenant_detail(v_id);
+  end if;
+  v_period_end := nullif(v_period_end, (v_before #>> '{subscription,current_period_end}')::timestamptz);
   if v_before ->> 'status' = 'deleted' then
     perform core.fail('invalid_state', 'This school is deleted. Restore it first.');
   elsif v_before #>> '{subscription,status}' is null then
@@ -495,9 +506,6 @@ declare
 begin
   perform from setting for no key update;
   v_before := api.platform_settings()::jsonb;
-  if p ? 'read_only' then
-    perform core.refuse_read_only(p -> 'read_only', v_before);
-  end if;
   update setting set currency = coalesce(p ->> 'currency', currency);
   return api.audited('platform_settings.update', v_before, api.platform_settings());
 end $$;

@@ -35,7 +35,7 @@ select core.define_record('student_fee', p_table => 'student_fee', p_key => 'f.i
   p_equals => '{student_id,class_id,fee_structure_id}',
   p_default_sort => 'due_date',
   p_writable => '{due_date}',
-  p_unversioned_fields => '{status}', p_reader => 'student_fee_detail');
+  p_unversioned_fields => '{status}', p_derived_fields => '{paid_amount}', p_reader => 'student_fee_detail');
 select core.define_filter('student_fee', 'status', $$
   case :value when 'overdue' then api.is_open(f.status) else f.status = :value end
     and api.status_on(f.status, f.due_date, (select core.today())) = :value

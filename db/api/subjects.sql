@@ -10,7 +10,7 @@ select core.define_operation('subjects_delete', p_permission => 'subject.delete'
   p_errors => '{in_use}');
 select core.define_operation('grade_subjects_list', p_permission => 'subject.read');
 select core.define_operation('grade_subjects_replace', p_permission => 'subject.update',
-  p_errors => '{conflict,invalid_reference}');
+  p_present => 'grade_subjects_list', p_errors => '{conflict,invalid_reference}');
 
 select core.define_record('subject', p_table => 'subject', p_key => 'su.id', p_one_row_per_key => true,
   p_source => 'subject su left join subject_context sc on sc.id = su.subject_context_id',
@@ -61,28 +61,18 @@ comment on function api.grade_subjects_list is
 create function api.grade_subjects_replace(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
-  v_fault record;
+  v_unknown record;
 begin
   perform core.record_lock('grade', v_id);
-  select
-      e.position - 1 as index,
-      e.item ->> 'subject_id' as subject_id,
-      su.id is null as is_unknown,
-      case when e.item ->> 'subject_name' <> su.name then 'subject_name' else 'subject_code' end as changed_field
-    into v_fault
+  select position - 1 as index, item ->> 'subject_id' as subject_id
+    into v_unknown
     from jsonb_array_elements(p -> 'items') with ordinality e (item, position)
-    left join subject su on su.id = (e.item ->> 'subject_id')::bigint
-    where su.id is null
-      or e.item ->> 'subject_name' <> su.name
-      or e.item ->> 'subject_code' <> su.code
-    order by e.position
+    where not exists (select from subject where id = (item ->> 'subject_id')::bigint)
+    order by position
     limit 1;
-  if v_fault.is_unknown then
-    perform core.refuse_field('invalid_reference', v_fault.index || '.subject_id',
-      format('There is no subject %s.', v_fault.subject_id));
-  elsif found then
-    perform core.refuse_field('validation_error', v_fault.index || '.' || v_fault.changed_field,
-      'The name and code of a subject cannot be changed here. Update the subject instead.');
+  if found then
+    perform core.refuse_field('invalid_reference', v_unknown.index || '.subject_id',
+      format('There is no subject %s.', v_unknown.subject_id));
   end if;
   delete from grade_subject where grade_id = v_id;
   insert into grade_subject (grade_id, subject_id, periods_per_week)
@@ -91,6 +81,5 @@ begin
   return api.grade_subjects_list(p);
 end $$;
 comment on function api.grade_subjects_replace is
-  'Replaces the subject template of a grade: {id, items}. Does not change the subjects of existing classes. Names and '
-  'codes are accepted, so that a client can send back a template that it has read, but must be unchanged. Raises '
-  'not_found for the grade, invalid_reference for an unknown subject, validation_error for a changed name or code.';
+  'Replaces the subject template of a grade: {id, items}. Does not change the subjects of existing classes. Raises '
+  'not_found for the grade, invalid_reference for an unknown subject.';

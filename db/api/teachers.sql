@@ -18,15 +18,16 @@ select core.define_operation('teachers_leaves_create', p_permission => 'leave.ma
   p_idempotent => true, p_record => 'teacher_leave', p_errors => '{conflict,invalid_reference}');
 select core.define_operation('teachers_leaves_list', p_permission => 'teacher.read', p_allows_own_rows => true);
 select core.define_operation('teachers_leaves_decide', p_permission => 'leave.manage', p_record => 'teacher_leave',
-  p_errors => '{conflict,invalid_state}');
+  p_present => 'record', p_errors => '{conflict,invalid_state}');
 select core.define_operation('teachers_leaves_delete', p_permission => 'leave.manage', p_allows_own_rows => true,
   p_record => 'teacher_leave', p_errors => '{invalid_state}');
 select core.define_operation('teachers_availability_get', p_permission => 'teacher.read', p_allows_own_rows => true);
-select core.define_operation('teachers_availability_set', p_permission => 'teacher.update', p_errors => '{conflict}');
+select core.define_operation('teachers_availability_set', p_permission => 'teacher.update', p_errors => '{conflict}',
+  p_present => 'teachers_availability_get');
 select core.define_operation('teachers_workload_get', p_permission => 'teacher.read', p_allows_own_rows => true,
   p_record => 'teacher_workload');
 select core.define_operation('teachers_workload_set', p_permission => 'teacher.update',
-  p_record => 'teacher_workload');
+  p_record => 'teacher_workload', p_present => 'record');
 
 select core.define_record('teacher', p_table => 'teacher', p_key => 't.id',
   p_source => 'teacher t left join lateral (select t.*) private on core.can_see_teacher_details(t.id)',
@@ -295,6 +296,9 @@ declare
   v_id bigint := (p ->> 'id')::bigint;
   v_teacher_id bigint := (api.teacher_leave_record(v_id) ->> 'teacher_id')::bigint;
 begin
+  if p ->> 'status' = 'pending' then
+    perform core.fail('invalid_state', 'Approve or reject the leave. A decision cannot be undone.');
+  end if;
   if not core.has_permission_for_all('leave.manage') and core.can_see_teacher_details(v_teacher_id) then
     perform core.fail('forbidden', 'You cannot approve or reject your own leave. Ask another administrator.');
   end if;

@@ -22,7 +22,7 @@ select core.define_operation('transport_stops_create', p_permission => 'transpor
   p_idempotent => true, p_record => 'stop', p_errors => '{conflict,invalid_reference}');
 -- No p_record: the dispatcher would lock the stop first, but the route must be locked before its stops.
 select core.define_operation('transport_stops_update', p_permission => 'transport.manage', p_feature => 'transport',
-  p_errors => '{conflict}');
+  p_present => 'transport_stops_get', p_errors => '{conflict}');
 select core.define_operation('transport_stops_delete', p_permission => 'transport.manage', p_feature => 'transport',
   p_errors => '{in_use}');
 
@@ -264,9 +264,6 @@ declare
   v_sequence integer;
 begin
   select * into v_stop from api.lock_stop(v_id);
-  if p ? 'read_only' then
-    perform core.require_unchanged('stop', v_id, p -> 'read_only');
-  end if;
   perform core.record_update('stop', p - 'sequence');
   if p ? 'sequence' then
     v_sequence := least(

@@ -27,7 +27,7 @@ select core.define_record('webhook', p_table => 'webhook', p_key => 'w.id', p_on
   p_equals => '{is_active}',
   p_default_sort => 'created_at',
   p_writable => '{url,description,events,is_active,created_by}',
-  p_unversioned_fields => '{failing_since,disabled_at}');
+  p_volatile_fields => '{failing_since,disabled_at}');
 select core.define_filter('webhook', 'event', 'w.events @> array[:value]');
 select core.define_sort('webhook', 'created_at', 'w.created_at');
 

@@ -20,6 +20,10 @@ create function core.audit(p_action text, p_target_type text, p_target_id bigint
 declare
   v_actor_email text := nullif(current_setting('app.actor_email', true), '');
 begin
+  perform set_config('app.audited', 'yes', true);
+  if p_action like '%.update' and p_changes = '{}' then
+    return;
+  end if;
   perform core.audit_insert(
       coalesce(i.id, case when core.tenant_id() is null then core.user_id() end),
       coalesce(i.email, v_actor_email),
@@ -31,12 +35,11 @@ begin
           current_setting('app.api_key')::jsonb - '{role,tenant_ids,is_read_only}'::text[])) end,
       core.client_context())
     from core.impersonator() i;
-  perform set_config('app.audited', 'yes', true);
 end $$;
 comment on function core.audit is
-  'Adds an entry to the audit log, in the transaction of the change. An actor with an id is an operator; users of a '
-  'school have only an email. An impersonation has both. With an API key, the changes also have its id and name, as '
-  '`api_key`. Security definer, because no role may write the table.';
+  'Adds an entry to the audit log, in the transaction of the change, unless an update has changed nothing. An actor '
+  'with an id is an operator; users of a school have only an email. An impersonation has both. With an API key, the '
+  'changes also have its id and name, as `api_key`. Security definer, because no role may write the table.';
 
 create function core.audit_api_key(p_verb text, p_id bigint, p_before jsonb, p_after jsonb) returns void
   language sql security definer set search_path = pg_catalog, pg_temp as $$

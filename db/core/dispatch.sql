@@ -359,6 +359,44 @@ end $$;
 comment on function core.call is
   'Runs one operation for one request: admits it, switches to the role of requests, and calls api.<operation>(p).';
 
+create function core.present_values(p_search_path text, o core.operation, p_record core.record, p_id bigint, p jsonb)
+  returns json language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_values json;
+begin
+  if o.present <> 'record' then
+    return core.run_operation(p_search_path, o.present, p);
+  end if;
+  execute case when set_config('search_path', p_search_path, true) <> '' then
+      format('select api.%I($1)', p_record.reader) end
+    into v_values using p_id;
+  return v_values;
+end $$;
+comment on function core.present_values is
+  'What a request would change: the record with the id p_id, or the answer of the operation that o.present names.';
+
+create function core.unchanged_answer(p_search_path text, o core.operation, p_id bigint, p jsonb) returns json
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_record core.record;
+  v_answer json;
+  v_present jsonb;
+begin
+  select * into v_record from core.record where name = o.present_record;
+  v_answer := core.present_values(p_search_path, o, v_record, p_id, p);
+  v_present := v_answer;
+  if p ? 'read_only' then
+    perform core.refuse_read_only(p -> 'read_only', v_present, v_record);
+  end if;
+  -- A body that is a list is the parameter items.
+  return case when core.repeats(
+      case jsonb_typeof(v_present) when 'array' then p -> 'items' else p - '{id,read_only}'::text[] end, v_present)
+    then v_answer end;
+end $$;
+comment on function core.unchanged_answer is
+  'The present values as the answer of a request that repeats them; null for other requests. Raises validation_error '
+  'if the request changes a field that only the service sets.';
+
 create function core.run_write(p_search_path text, o core.operation, p jsonb, p_context jsonb, p_content bytea)
   returns json language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -392,12 +430,15 @@ begin
     if p_context ->> 'if_match' is not null then
       perform core.require_match(o.record, v_record_id, p_context ->> 'if_match', v_is_restore);
     end if;
-    if p ? 'read_only' then
+    if o.present <> 'record' and p ? 'read_only' then
       perform core.require_unchanged(o.record, v_record_id, p -> 'read_only');
     end if;
   end if;
-  if v_is_check then
-    return null;
+  if o.present <> 'none' and not coalesce(v_is_restore, false) then
+    v_answer := core.unchanged_answer(p_search_path, o, v_record_id, p);
+  end if;
+  if v_is_check or v_answer is not null then
+    return v_answer;
   end if;
   if o.access = 'platform' and o.runs_on = 'school' then
     perform core.refuse_school_elsewhere(v_record_id);
@@ -411,6 +452,9 @@ begin
     perform set_config('app.audited', '', true);
   end if;
   v_answer := core.run_operation(p_search_path, o.name, p);
+  if v_record_id is null and o.present = 'none' and p ? 'read_only' then
+    perform core.refuse_untrue(p -> 'read_only', v_answer::jsonb);
+  end if;
   perform core.queue_webhooks();
   if v_key is not null then
     perform core.keep_idempotent_answer(v_key, v_answer);
@@ -422,7 +466,8 @@ begin
 end $$;
 comment on function core.run_write is
   'Runs an operation that writes, after it has locked the record and checked If-Match and the read-only fields. '
-  'Returns its answer, or the answer to an earlier request with the same Idempotency-Key.';
+  'Returns its answer, the present values if the request repeats them, or the answer to an earlier request with the '
+  'same Idempotency-Key.';
 
 create function core.set_row_scope(p_search_path text, p_scope text, p_needed_permission text) returns void
   language plpgsql set search_path = pg_catalog, pg_temp as $$

@@ -356,41 +356,106 @@ end $$;
 comment on function core.record_insert is
   'Inserts a row with the writable columns that the request has. Returns the new id.';
 
--- A client may send a record back as it read it. So an earlier updated_at and another address of a picture are
--- accepted, because they change without an edit.
-create function core.is_as_read(p_field text, p_given jsonb, p_current jsonb) returns boolean language plpgsql stable
-as $$
-declare
-  v_given text := p_given ->> p_field;
-  v_current text := p_current ->> p_field;
-  v_picture constant text := '^/api/pictures/\d+-\d+-\d+-[0-9a-f]+$';
+create function core.as_timestamp(p_text text) returns timestamptz language plpgsql stable as $$
 begin
-  if p_given -> p_field is not distinct from p_current -> p_field then
+  -- pg_input_is_valid needs Postgres 16.
+  return case when p_text ~ '^\d{4}-\d\d-\d\dT' then p_text::timestamptz end;
+exception when data_exception then
+  return null;
+end $$;
+comment on function core.as_timestamp is 'The moment that an ISO 8601 text names; null for other texts.';
+
+-- A client may send a record back as it read it. The address of a picture changes without an edit.
+create function core.repeats(p_given jsonb, p_present jsonb, p_may_lack boolean default true) returns boolean
+  language plpgsql stable as $$
+declare
+  v_picture constant text := '/api/pictures/\d+-\d+-\d+-[0-9a-f]+$';
+begin
+  if p_given = p_present then
+    return true;
+  end if;
+  return case jsonb_typeof(p_given)
+    when 'object' then jsonb_typeof(p_present) = 'object'
+      and (p_may_lack or p_present - array(select jsonb_object_keys(p_given)) = '{}')
+      and not exists (
+        select from jsonb_each(p_given) field
+        where not case when p_present ? field.key then core.repeats(field.value, p_present -> field.key, false)
+          else p_may_lack and field.value in ('null', 'false') end)
+    when 'array' then jsonb_typeof(p_present) = 'array'
+      and jsonb_array_length(p_given) = jsonb_array_length(p_present) and not exists (
+        select from jsonb_array_elements(p_given) with ordinality given (item, position)
+        where not core.repeats(item, p_present -> (position - 1)::integer))
+    when 'string' then coalesce(
+      core.as_timestamp(p_given #>> '{}') = core.as_timestamp(p_present #>> '{}')
+        or (p_given #>> '{}' ~ v_picture and p_present #>> '{}' ~ v_picture), false)
+    else false
+  end;
+end $$;
+comment on function core.repeats is
+  'Whether the values of a request are those that a record has. p_may_lack: the request, or an entry of a list in it, '
+  'may leave fields out, and have null and false for what the record does not have. Other objects are compared whole, '
+  'because a name that they lack may be a change.';
+
+create function core.chosen(p_first jsonb, p_second jsonb, p_present jsonb, p_second_name text, p_first_name text)
+  returns jsonb language plpgsql stable as $$
+begin
+  if p_first <> p_second and p_first is distinct from p_present and p_second is distinct from p_present then
+    perform core.refuse_field('validation_error', p_second_name, format('must be the same as %s', p_first_name));
+  end if;
+  return case
+    when p_first is distinct from p_present then coalesce(p_first, p_second)
+    else coalesce(p_second, p_first)
+  end;
+end $$;
+comment on function core.chosen is
+  'The value of a field that a request names in two ways: the one that differs from the present value. Raises '
+  'validation_error if both do, and differ from each other.';
+
+create function core.is_as_read(p_field text, p_given jsonb, p_present jsonb, p_unversioned_fields text[])
+  returns boolean language plpgsql stable as $$
+declare
+  v_read_at timestamptz := core.as_timestamp(p_given ->> 'updated_at');
+begin
+  if core.repeats(p_given -> p_field, p_present -> p_field) then
     return true;
   elsif p_field = 'updated_at' then
-    -- pg_input_is_valid needs Postgres 16.
-    begin
-      return v_given::timestamptz between coalesce(p_current ->> 'created_at', '-infinity')::timestamptz
-        and v_current::timestamptz;
-    exception when data_exception then
-      return false;
-    end;
+    return coalesce(v_read_at between coalesce(p_present ->> 'created_at', '-infinity')::timestamptz
+      and (p_present ->> 'updated_at')::timestamptz, false);
   end if;
-  return v_given ~ v_picture and v_current ~ v_picture;
+  return p_field = any (p_unversioned_fields)
+    and coalesce(v_read_at < (p_present ->> 'updated_at')::timestamptz, false);
 end $$;
 comment on function core.is_as_read is
-  'Whether a client can have read this value of a read-only field from the record.';
+  'Whether a client can have read this value of a field from the record: the present value, an earlier updated_at, or, '
+  'with an earlier updated_at, any value of a field that changes without an edit.';
 
--- updated_at shows that the values were read from the record, so volatile fields may be older.
-create function core.refuse_read_only(p_given jsonb, p_current jsonb, p_volatile_fields text[] default '{}')
-  returns void language plpgsql stable as $$
+create function core.fixed_names() returns text language sql immutable return '^(id|key|email|status)$|_(id|at)$';
+comment on function core.fixed_names is 'A pattern of the names of fields that are never derived from others.';
+
+create function core.is_set_by_service(p_record core.record, p_field text, p_value jsonb) returns boolean
+  language sql immutable
+  return p_field ~ core.fixed_names()
+    or case when p_record.name is null then jsonb_typeof(p_value) not in ('object', 'array')
+      else p_field = any (p_record.fixed_fields) end;
+comment on function core.is_set_by_service is
+  'Whether a field that requests cannot write is fixed: an id, a key, an email, a status, a timestamp, or one of the '
+  'fixed fields of the record; without a record, any but a list or an object. All other fields are derived.';
+
+create function core.refuse_read_only(p_given jsonb, p_present jsonb, p_record core.record) returns void
+  language plpgsql stable as $$
 declare
-  v_ignored text[] := case when p_given ? 'updated_at' then p_volatile_fields else '{}' end;
-  v_given jsonb := core.versioned_fields(p_given, v_ignored);
-  v_current jsonb := core.versioned_fields(p_current, v_ignored);
+  -- updated_at shows that the values were read from the record, so these may be older.
+  v_volatile text[] := case
+    when p_given ? 'updated_at' then coalesce(p_record.volatile_fields, '{last_login_at}') else '{}' end;
+  v_given jsonb := core.versioned_fields(p_given, v_volatile);
+  v_present jsonb := core.versioned_fields(p_present, v_volatile);
+  v_unversioned text[] := coalesce(p_record.unversioned_fields, array(
+    select field from jsonb_object_keys(v_given) field where field !~ core.fixed_names()));
   v_field text := (
     select field from jsonb_object_keys(v_given) field
-    where core.is_as_read(field, v_given, v_current) is not true limit 1);
+    where core.is_set_by_service(p_record, field, v_present -> field)
+      and not core.is_as_read(field, v_given, v_present, v_unversioned)
+    limit 1);
 begin
   if v_field is not null then
     perform core.refuse_field('validation_error', v_field,
@@ -398,7 +463,8 @@ begin
   end if;
 end $$;
 comment on function core.refuse_read_only is
-  'Raises validation_error if a read-only field differs from its current value, unless a client can have read it.';
+  'Raises validation_error if a request changes a field that only the service sets, unless a client can have read this '
+  'value. Derived fields are ignored.';
 
 create function core.require_unchanged(p_record text, p_id bigint, p_read_only jsonb) returns void
   language plpgsql stable as $$
@@ -407,10 +473,24 @@ declare
 begin
   select * into strict v_record from core.record where name = p_record;
   execute format('select core.refuse_read_only($1, api.%I($2)::jsonb, $3)', v_record.reader)
-    using p_read_only, p_id, v_record.volatile_fields;
+    using p_read_only, p_id, v_record;
 end $$;
 comment on function core.require_unchanged is
   'Raises validation_error if a read-only field of a request differs from the record, which must be locked.';
+
+create function core.refuse_untrue(p_given jsonb, p_created jsonb) returns void language plpgsql stable as $$
+declare
+  v_field text := (
+    select field from jsonb_object_keys(p_given) field
+    where not core.repeats(p_given -> field, p_created -> field) limit 1);
+begin
+  if v_field is not null then
+    perform core.refuse_field('validation_error', v_field, 'The service sets this field. Leave it out.');
+  end if;
+end $$;
+comment on function core.refuse_untrue is
+  'Raises validation_error if a request that creates a record has a read-only field with another value than the new '
+  'record.';
 
 create function core.record_update(p_record text, p jsonb) returns bigint
   language plpgsql set search_path = pg_catalog, pg_temp as $$

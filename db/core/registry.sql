@@ -44,6 +44,8 @@ create table core.operation (
   writes boolean,
   idempotent boolean not null,
   record text,
+  present text not null default 'none',
+  present_record text,
   lock_first text,
   content text constraint operation_content_check check (content in ('takes', 'gives')),
   errors text[] not null,
@@ -82,6 +84,12 @@ comment on column core.operation.idempotent is
   'True: a repeated Idempotency-Key returns the first answer instead of running the operation again.';
 comment on column core.operation.record is
   'The record that the parameter id names, or a record that exists once. If-Match is compared with its version.';
+comment on column core.operation.present is
+  'Where an operation finds the values that a request may repeat: record, the reader of its record; or the operation '
+  'that reads them. A request that changes none of them gets them as its answer: the operation does not run, and '
+  'leaves no trace. By default the record, if the operation updates one. none: the operation always runs.';
+comment on column core.operation.present_record is
+  'The record of the present values, which says which fields a request may not change.';
 comment on column core.operation.lock_first is
   'A record that exists once and is locked before all others, so that such operations of a school run one at a time '
   'and cannot deadlock in the locks that they take next.';
@@ -103,7 +111,8 @@ create function core.define_operation(
   p_needs_subscription boolean default false, p_works_when_cancelled boolean default false,
   p_idempotent boolean default false, p_record text default null, p_lock_first text default null,
   p_content text default null, p_errors text[] default '{}', p_open_to text default null,
-  p_needs_session boolean default null, p_runs_on text default null, p_needs_search_path boolean default true
+  p_needs_session boolean default null, p_runs_on text default null, p_needs_search_path boolean default true,
+  p_present text default null
 ) returns void language plpgsql as $define$
 declare
   v_unknown text := (
@@ -118,14 +127,16 @@ begin
     raise exception 'The operation % needs the role %, which db/seed/permissions.sql does not define.', p_name, p_role;
   end if;
   insert into core.operation (name, access, runs_on, permission, allows_own_rows, open_to, role, needs_session, feature,
-      needs_setup, needs_subscription, works_when_cancelled, idempotent, record, lock_first, content, errors,
-      needs_search_path)
+      needs_setup, needs_subscription, works_when_cancelled, idempotent, record, present, present_record, lock_first,
+      content, errors, needs_search_path)
     values (p_name, p_access,
       coalesce(p_runs_on, case when p_access in ('platform', 'analyst') then 'home' else 'school' end),
       p_permission, p_allows_own_rows, p_open_to, p_role,
       coalesce(p_needs_session, p_permission is null), p_feature, p_needs_setup, p_needs_subscription,
-      p_works_when_cancelled, p_idempotent, p_record, p_lock_first, p_content, p_errors,
-      p_needs_search_path);
+      p_works_when_cancelled, p_idempotent, p_record,
+      coalesce(p_present, case when p_record is not null and p_name like '%\_update' then 'record' else 'none' end),
+      coalesce(p_record, (select record from core.operation where name = p_present)),
+      p_lock_first, p_content, p_errors, p_needs_search_path);
 end $define$;
 comment on function core.define_operation is 'Defines an operation: who may run it and which errors it can answer.';
 
@@ -210,6 +221,7 @@ create table core.record (
   writable text[] not null,
   unversioned_fields text[] not null,
   volatile_fields text[] not null,
+  fixed_fields text[] not null,
   reader text not null
 );
 comment on table core.record is
@@ -256,10 +268,31 @@ comment on column core.record.unversioned_fields is
   'Fields that change without an edit of the record, such as `stats`, or `subscription.status` for a field of an '
   'object. They are not part of its version.';
 comment on column core.record.volatile_fields is
-  'Unversioned fields that other requests or time change, such as counts and the time of the last use. An update with '
-  'updated_at may have an older value of them. All other read-only fields must be unchanged.';
+  'Unversioned fields that other requests or time change, such as counts and the time of the last use.';
+comment on column core.record.fixed_fields is
+  'The fields that only the service sets: columns of the main table besides p_derived_fields, and those in '
+  'p_fixed_fields. A request may send them, but not change them (core.refuse_read_only). All other fields that a '
+  'request cannot write are derived, such as names of other records, counts and totals. Updates ignore them, because '
+  'they may have changed since they were read.';
 comment on column core.record.reader is
   'The function of api that reads one record. If-Match is compared with its answer.';
+
+create function core.stored_fields(p_columns text, p_alias text) returns text[] language plpgsql immutable as $$
+declare
+  v_inner constant text := '\([^()]*\)';
+begin
+  p_columns := regexp_replace(p_columns, '--[^\n]*|''[^'']*''', '', 'g');
+  while p_columns ~ v_inner loop
+    p_columns := regexp_replace(p_columns, v_inner, '', 'g');
+  end loop;
+  return array(
+    select field[1]
+    from unnest(string_to_array(p_columns, ',')) item,
+      regexp_matches(item, format('^\s*(?:%s|private)\.(\w+)\s*$', p_alias)) field);
+end $$;
+comment on function core.stored_fields is
+  'The fields of a select list that are columns of the main table, named by its alias, or by `private` where some '
+  'users may not see them.';
 
 -- Defines a record and generates api.<name>_record(id), which returns one record as json or raises not_found.
 -- p_equals lists the filters that compare a column with the query parameter of the same name: `class_id` is a column of
@@ -273,7 +306,8 @@ create function core.define_record(
   p_unversioned_fields text[] default '{}', p_reader text default null, p_is_single boolean default false,
   p_key_parts text[] default null, p_deleted_condition text default null, p_restore_fields text[] default '{}',
   p_ended text default null, p_narrow_filters text[] default '{}', p_single_page_filters text[] default '{}',
-  p_volatile_fields text[] default '{}', p_own_student_scopes text[] default '{}'
+  p_volatile_fields text[] default '{}', p_own_student_scopes text[] default '{}', p_fixed_fields text[] default '{}',
+  p_derived_fields text[] default '{}'
 ) returns void language plpgsql as $define$
 declare
   v_column text;
@@ -282,10 +316,12 @@ declare
 begin
   insert into core.record (name, table_name, key, key_parts, is_single, columns, source, one_row_per_key, condition,
       deleted_condition, restore_fields, ended, search, default_sort, default_order, writable, unversioned_fields,
-      volatile_fields, reader, narrow_filters, single_page_filters, own_student_scopes)
+      volatile_fields, fixed_fields, reader, narrow_filters, single_page_filters, own_student_scopes)
     values (p_name, p_table, p_key, coalesce(p_key_parts, array[p_key]), p_is_single, p_columns, p_source,
       p_one_row_per_key, p_condition, p_deleted_condition, p_restore_fields, p_ended, p_search, p_default_sort,
       p_default_order, p_writable, p_unversioned_fields || p_volatile_fields || '{updated_at}', p_volatile_fields,
+      p_fixed_fields || array(
+        select unnest(core.stored_fields(p_columns, split_part(p_key, '.', 1))) except select unnest(p_derived_fields)),
       coalesce(p_reader, p_name || '_record'), p_narrow_filters, p_single_page_filters,
       p_own_student_scopes);
   foreach v_column in array p_equals loop

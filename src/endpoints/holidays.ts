@@ -24,8 +24,11 @@ export const Holiday = z
   .object({
     id,
     name: z.string(),
-    date: date.meta({ description: 'The day on which the holiday falls.' }),
+    date: date.meta({ description: 'The day on which the holiday falls, or first fell if it is recurring.' }),
     is_recurring: z.boolean(),
+    occurs_on: date.meta({
+      description: 'In a list of days, the day of them on which the holiday falls; otherwise its `date`.',
+    }),
     ...timestamps,
   })
   .meta({ id: 'Holiday' });
@@ -40,7 +43,7 @@ export const holidays = resource(
       summary: 'List holidays',
       description:
         'With `from_date`, `to_date` or `academic_year_id`, the holidays of those days: a recurring holiday is ' +
-        'listed once for each year, with its date in that year. One of the two dates alone means a year from it or ' +
+        'listed once for each year, and `occurs_on` is its day in that year. One of the two dates alone means a year from it or ' +
         'up to it. Without any of them, each holiday is listed once with its original date. `search` matches the ' +
         'name.',
       response: page(

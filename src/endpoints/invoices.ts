@@ -10,6 +10,7 @@ import {
   Deleted,
   flag,
   id,
+  ignored,
   includeEnded,
   money,
   optionalText,
@@ -32,17 +33,9 @@ const ItemInput = z
     description: text(500).meta({ examples: ['School trip to the museum'] }),
     amount: money.meta({ description: 'Unit price.' }),
     quantity: withDefault(z.int().min(1).max(1_000_000), 1),
-    id: id.optional().meta({ description: 'Ignored, so that an item can be sent back as received.' }),
-    line_total: amount.optional().meta({ description: 'Optional. Must equal amount × quantity.' }),
+    id: id.optional().meta({ description: 'The item that this is in an update. A new item gets an id.' }),
+    line_total: ignored,
   })
-  .refine(
-    (item) =>
-      item.line_total === undefined || toCents(item.line_total) === toCents(item.amount) * BigInt(item.quantity),
-    {
-      path: ['line_total'],
-      message: 'must be amount × quantity',
-    },
-  )
   .meta({ id: 'InvoiceItemInput' });
 
 const maxTotal = 9_999_999_999.99;
@@ -77,7 +70,8 @@ const InvoiceInput = z
 
 const InvoiceChange = z.strictObject(fields).partial().meta({
   id: 'InvoiceChange',
-  description: 'Any subset of the fields of an invoice. `items` replace all existing items.',
+  description:
+    'Any subset of the fields of an invoice. `items` replace all existing items; an item with an `id` keeps it.',
 });
 
 const Invoice = z
@@ -175,7 +169,7 @@ export const invoices = resource(
     'PUT /:id': {
       operation: 'invoices_update',
       summary: 'Update an invoice',
-      description: '409 `invalid_state` if the invoice is void or has payments.',
+      description: '409 `invalid_state` if the invoice is void, and for new items if it has payments.',
       body: InvoiceChange,
       response: json(InvoiceWithPayments),
     },

@@ -125,6 +125,8 @@ const createStreamToken: Handler = async ({ req, call, services }) => {
   return JSON.stringify({ ...services.tokens.signStreamToken(req.claims), ...answer });
 };
 
+const eventKey = { key: text(100).meta({ examples: ['attendance.absent'] }) };
+
 export const notifications = resource(
   '/notifications',
   'Notifications',
@@ -207,10 +209,16 @@ export const notifications = resource(
       description: 'A template with the name of an event overrides the texts of the event.',
       response: json(z.array(NotificationEvent)),
     },
+    'GET /events/:key': {
+      operation: 'notifications_events_get',
+      summary: 'Get an event that sends notifications',
+      params: eventKey,
+      response: json(NotificationEvent),
+    },
     'PUT /events/:key': {
       operation: 'notifications_events_update',
       summary: 'Switch an event on or off, or choose its channels',
-      params: { key: text(100).meta({ examples: ['attendance.absent'] }) },
+      params: eventKey,
       body: z
         .strictObject({ is_enabled: z.boolean(), channels })
         .partial()

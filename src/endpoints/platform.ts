@@ -74,15 +74,6 @@ const tenantFields = {
     .meta({ description: 'An IANA time zone.', examples: ['Africa/Lagos'] }),
 };
 
-interface Planned {
-  plan_id?: number | undefined;
-  plan?: { id: number } | undefined;
-}
-const plansAgree: [(given: Planned) => boolean, { path: string[]; message: string }] = [
-  ({ plan_id, plan }) => !plan || (plan_id ?? plan.id) === plan.id,
-  { path: ['plan', 'id'], message: 'must be the same plan as plan_id' },
-];
-
 export const TenantInput = z
   .strictObject({
     ...tenantFields,
@@ -91,7 +82,6 @@ export const TenantInput = z
     admin_first_name: text(100).optional(),
     admin_last_name: text(100).optional(),
   })
-  .refine(...plansAgree)
   .refine(({ plan_id, plan }) => plan_id !== undefined || plan !== undefined, {
     path: ['plan_id'],
     message: 'is required',
@@ -251,7 +241,6 @@ export const platform = resource('/platform', 'Platform', 'For operators: school
         }),
       })
       .partial()
-      .refine(...plansAgree)
       .meta({ id: 'TenantChange' }),
     response: json(TenantDetail),
   },

@@ -1,6 +1,16 @@
 import { z } from 'zod';
 import { created, json, page, resource } from '../http/endpoint.ts';
-import { Deleted, id, optionalText, pathId, text, timestamps, uniqueBy, withDefault } from '../http/schemas.ts';
+import {
+  Deleted,
+  id,
+  ignored,
+  optionalText,
+  pathId,
+  text,
+  timestamps,
+  uniqueBy,
+  withDefault,
+} from '../http/schemas.ts';
 
 /** Lessons of a subject in a class per week. */
 export const periodsPerWeek = z
@@ -64,15 +74,12 @@ export const subjects = resource('/subjects', 'Subjects', 'The subjects that a s
   },
 });
 
-/** Accepted so that a client can send back a template that it has read. */
-const unchanged = text(100).optional().meta({ description: 'Optional. Must equal the current value.' });
-
 const GradeSubjectsInput = z
   .array(
     z.strictObject({
       subject_id: id,
-      subject_name: unchanged,
-      subject_code: unchanged,
+      subject_name: ignored,
+      subject_code: ignored,
       periods_per_week: withDefault(periodsPerWeek, 5),
     }),
   )

@@ -108,7 +108,7 @@ const LeaveInput = z
 
 const LeaveDecision = z
   .strictObject({
-    status: choice(['approved', 'rejected'], { synonyms: decisions }),
+    status: status.meta({ description: '`pending` only sends a pending leave back as it was read.' }),
     decision_note: optionalText(1000),
   })
   .meta({ id: 'LeaveDecision' });

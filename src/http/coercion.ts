@@ -94,14 +94,14 @@ export function isScalar(schema: z.ZodType): boolean {
 
 /**
  * Null or absent (undefined) for an optional field without a value. Other values, and those of required fields, stay.
- * In an update, where every field is optional, a field that cannot be null stays too: to ignore it would look like
- * success.
+ * In an update, where every field is optional, empty text for a field that cannot be null stays too: to ignore it would
+ * look like success.
  */
 function coerceBlank(field: z.ZodType, value: unknown, isUpdate: boolean): unknown {
-  if (!isScalar(field) || field.safeParse(value).success) return value;
-  if (field.safeParse(null).success) return null;
+  if (field.safeParse(value).success) return value;
+  if (isScalar(field) && field.safeParse(null).success) return null;
   const isOptional = field instanceof z.ZodOptional || field instanceof z.ZodDefault;
-  return isOptional && !isUpdate ? undefined : value;
+  return isOptional && (value === null || (isScalar(field) && !isUpdate)) ? undefined : value;
 }
 
 function coerceFields(shape: Record<string, z.ZodType>, input: Record<string, unknown>, isUpdate: boolean) {
@@ -115,14 +115,19 @@ function coerceFields(shape: Record<string, z.ZodType>, input: Record<string, un
   );
 }
 
+/** The words for true and false in forms and queries. */
 const booleans: Record<string, boolean> = { true: true, on: true, '1': true, false: false, off: false, '0': false };
+
+/** The boolean that a word stands for, in any case; undefined for other words. */
+export const booleanOf = (word: string): boolean | undefined =>
+  Object.hasOwn(booleans, word.toLowerCase()) ? booleans[word.toLowerCase()] : undefined;
 
 /** Numbers and booleans as a form that sends every field as text writes them. */
 function coerceText(schema: z.ZodType, value: unknown): unknown {
   if (typeof value !== 'string') return value;
   const text = value.trim().toLowerCase();
   if (schema instanceof z.ZodNumber && /^-?\d{1,15}(\.\d{1,10})?$/.test(text)) return Number(text);
-  return schema instanceof z.ZodBoolean && Object.hasOwn(booleans, text) ? booleans[text] : value;
+  return schema instanceof z.ZodBoolean ? (booleanOf(text) ?? value) : value;
 }
 
 /**

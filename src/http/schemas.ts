@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { isScalar, withCoercion } from './coercion.ts';
+import { booleanOf, isScalar, withCoercion } from './coercion.ts';
 import { didYouMean } from './did-you-mean.ts';
 
 /** Whether a text has no control characters except tab and line feed. Postgres cannot store NUL. */
@@ -23,7 +23,16 @@ export const pathId = digits
   .meta({ examples: [42], override: { type: 'integer', minimum: 1 } });
 
 /** A boolean in a query. */
-export const flag = z.enum(['true', 'false']).meta({ description: 'true or false.' });
+export const flag = withCoercion(z.enum(['true', 'false']).meta({ description: 'true or false.' }), (value) =>
+  typeof value === 'string' ? (booleanOf(value)?.toString() ?? value) : value,
+);
+
+/** A field of an entry in a body that the service computes: accepted as it was read, and ignored. */
+export const ignored = z
+  .unknown()
+  .optional()
+  .overwrite(() => undefined)
+  .meta({ readOnly: true, description: 'Ignored, so that an entry can be sent back as it was read.' });
 
 /** Trimmed text of at most `max` characters; not empty unless `min` is 0. */
 export const text = (max: number, min = 1) =>

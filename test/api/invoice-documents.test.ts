@@ -433,7 +433,7 @@ describe('the locale of the school', () => {
     const own = await service.school();
     const { data } = await own.admin.get<{ school: { locale: string } }>('/api/school-setup/status');
     expect(data.school.locale).toBe('en-GB');
-    for (const locale of ['en_GB', 'xx-YY', 'english', '', null, `en-${'a'.repeat(40)}`]) {
+    for (const locale of ['en_GB', 'xx-YY', 'english', '', `en-${'a'.repeat(40)}`]) {
       const { details } = await chooses(own, locale, 400);
       expect([locale, details.map((detail) => detail.path)]).toEqual([locale, ['locale']]);
     }
@@ -449,7 +449,7 @@ test('the currency of a school is an ISO 4217 code, USD by default', async () =>
   const status = async () =>
     (await own.admin.get<{ school: { currency: string } }>('/api/school-setup/status')).data.school.currency;
   expect(await status()).toBe('USD');
-  for (const currency of ['XYZ', 'gbp', '', 'EURO', null]) {
+  for (const currency of ['XYZ', 'gbp', '', 'EURO']) {
     expect(
       (await own.admin.post('/api/school-setup/school-info', { currency }, 400)).details.map((detail) => detail.path),
     ).toEqual(['currency']);

@@ -156,17 +156,55 @@ describe('an invoice', () => {
     expect((await school.admin.put<Invoice>(`${path}/${before.id}`, { due_date: dueDate })).data.status).toBe('sent');
   });
 
-  test('accepts the unchanged response of GET; another total is a 400', async () => {
-    const before = await createInvoice({ notes: 'The same' });
-    const { data } = await school.admin.put<Invoice>(`${path}/${before.id}`, before);
-    const plain = (one: Invoice) => ({ ...one, updated_at: '', items: one.items.map((line) => ({ ...line, id: 0 })) });
-    expect(plain(data)).toEqual(plain(before));
-    const refused = await school.admin.put(`${path}/${before.id}`, { ...before, total: 1 }, 400);
-    expect(refused.details.map((detail) => detail.path)).toEqual(['total']);
-    const odd = { items: [{ ...before.items[0], line_total: 24.99 }] };
-    expect((await school.admin.put(`${path}/${before.id}`, odd, 400)).details).toEqual([
-      { path: 'items.0.line_total', message: 'must be amount × quantity' },
-    ]);
+  test('keeps the ids of items that come back with them, ignores totals, and gives new items new ids', async () => {
+    const before = await createInvoice({ items: [item, { ...item, description: 'Bus' }] });
+    const [museum, bus] = before.items;
+    if (!museum || !bus) throw new Error('The invoice lacks its items.');
+    const items = [
+      { ...bus, amount: 1, line_total: 24.99 },
+      { description: 'Lunch', amount: 5 },
+    ];
+    const { data } = await school.admin.put<Invoice>(`${path}/${before.id}`, { ...before, total: 1, items });
+    expect(data).toMatchObject({ total: 2 + 5, items: [{ id: bus.id, line_total: 2 }, { description: 'Lunch' }] });
+    expect([museum.id, bus.id]).not.toContain(data.items[1]?.id);
+    const other = await createInvoice();
+    for (const [wrong, index, message] of [
+      [[other.items[0]], 0, `The invoice has no item ${String(other.items[0]?.id)}. Leave the id of a new item out.`],
+      [[bus, bus], 1, 'is a duplicate'],
+    ] as const)
+      expect((await school.admin.put(`${path}/${before.id}`, { items: wrong }, 400)).details).toEqual([
+        { path: `items.${String(index)}.id`, message },
+      ]);
+    expect((await getInvoice(before.id)).items).toEqual(data.items);
+    expect((await getInvoice(other.id)).items).toEqual(other.items);
+  });
+
+  test('is accepted as it was read in every state; with payments its due date and notes can change, void nothing', async () => {
+    const same = async (one: Invoice) => {
+      const { data } = await school.admin.put<Invoice>(`${path}/${one.id}`, one);
+      expect(data).toEqual(one);
+    };
+    const draft = await createInvoice({ status: 'draft' });
+    await same(draft);
+    const invoice = await createInvoice();
+    await pay(invoice.id, 5);
+    const partly = await getInvoice(invoice.id);
+    await same(partly);
+    // Read before the payment.
+    const changed = { ...invoice, due_date: yesterday, notes: 'By installments' };
+    const { data } = await school.admin.put<Invoice>(`${path}/${invoice.id}`, changed);
+    expect(data).toMatchObject({ due_date: yesterday, notes: 'By installments', paid_amount: 5, status: 'overdue' });
+    for (const items of [[{ ...partly.items[0], amount: 1 }], [...partly.items, item]])
+      await school.admin.put(`${path}/${invoice.id}`, { items }, 409);
+    const refused = await school.admin.put(`${path}/${invoice.id}`, { ...data, status: 'paid' }, 400);
+    expect(refused.details.map((detail) => detail.path)).toEqual(['status']);
+    await pay(invoice.id, 20);
+    await same(await getInvoice(invoice.id));
+    const { data: voided } = await school.admin.post<Invoice>(`${path}/${draft.id}/issue`);
+    await school.admin.post(`${path}/${voided.id}/void`, { reason: 'Wrong' });
+    const ended = await getInvoice(voided.id);
+    await same(ended);
+    await school.admin.put(`${path}/${voided.id}`, { ...ended, notes: 'New' }, 409);
   });
 
   test('is overdue after its due date even before the stored status is updated, and keeps its version', async () => {
@@ -192,8 +230,6 @@ describe('an invoice', () => {
   test.each([
     [{ amount: 1e308 }, 'items.0.amount'],
     [{ amount: 1e20, quantity: 3 }, 'items.0.amount'],
-    [{ amount: 1, line_total: -1e308 }, 'items.0.line_total'],
-    [{ amount: 1, line_total: 1e308 }, 'items.0.line_total'],
     [{ amount: 1, quantity: 1e300 }, 'items.0.quantity'],
     [{ amount: 9_999_999_999.99, quantity: 2 }, 'items'],
   ])('with the item %j is a 400', async (line, where) => {

@@ -1,7 +1,16 @@
 import { describe, expect, test } from '@jest/globals';
 import { feeSchool } from '../support/fixtures/fees.ts';
+import {
+  findErrors,
+  isForOperators,
+  plain,
+  type Registered,
+  registry,
+  samplePath,
+} from '../support/server/registry.ts';
 import { serviceOfFile, unique } from '../support/server/service.ts';
 import { transportSchool } from '../support/fixtures/transport.ts';
+import { send } from '../support/client/wire.ts';
 
 const service = await serviceOfFile();
 const world = await feeSchool(service);
@@ -276,7 +285,40 @@ describe('a form that sends every field as text', () => {
     await admin.post('/api/notifications/send', { ...sent, all: 'false', user_ids: [String(user.id)] });
     expect((await user.get<{ title: string }[]>('/api/notifications?search=Form')).data).toHaveLength(1);
     await admin.post('/api/notifications/send', { ...sent, all: 'false' }, 400);
+    const chosen = { ...sent, title: 'Null', all: null, user_ids: [user.id], role_ids: null, action_url: null };
+    await admin.post('/api/notifications/send', chosen);
+    expect((await user.get<{ title: string }[]>('/api/notifications?search=Null')).data).toHaveLength(1);
   });
+});
+
+test('a flag in the query of any list is true, false, 1 or 0, in any case', async () => {
+  const { endpoints, document } = await registry(service);
+  const flagsOf = ({ query, method }: Registered) =>
+    method === 'GET' ? query.filter(({ schema }) => plain(document, schema).enum?.join() === 'true,false') : [];
+  const lists = endpoints.filter((endpoint) => flagsOf(endpoint).length > 0);
+  expect(lists.length).toBeGreaterThan(15);
+  const lines = await findErrors(lists, async (endpoint) => {
+    const answer = (query: string) =>
+      send(service.url, {
+        path: `${samplePath(document, endpoint, { id: classId })}?${query}`,
+        token: isForOperators(endpoint) ? service.operator.token : admin.token,
+      });
+    for (const { name: flag } of flagsOf(endpoint)) {
+      for (const [canonical, ...others] of [
+        ['true', 'TRUE', 'True', '1'],
+        ['false', 'FALSE', 'False', '0'],
+      ] as const) {
+        const { status, text } = await answer(`${flag}=${canonical}`);
+        if (status !== 200) return text;
+        for (const other of others)
+          if ((await answer(`${flag}=${other}`)).text !== text) return `${flag}=${other} differs`;
+      }
+      const refused = await answer(`${flag}=maybe`);
+      if (refused.json?.details?.[0]?.path !== flag) return refused.text;
+    }
+    return undefined;
+  });
+  expect(lines).toEqual([]);
 });
 
 describe('dates and times', () => {

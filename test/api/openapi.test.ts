@@ -533,17 +533,14 @@ describe('a field of a body', () => {
     'POST /api/auth/password/change current_password': 'The handler compares it with the hash.',
     'POST /api/auth/password/change password': 'The handler hashes it.',
     'POST /api/auth/password/reset password': 'The handler hashes it.',
-    'POST /api/fees/invoices items.id': 'Documented as ignored.',
-    'POST /api/fees/invoices items.line_total': 'The schema compares it with the other fields.',
-    'PUT /api/fees/invoices/{id} items.line_total': 'The schema compares it with the other fields.',
     'POST /api/timetable/generate effort': 'The handler passes it to the generator.',
     'POST /api/timetable/generate time_limit_seconds': 'The handler passes it to the generator.',
     'POST /api/timetable/generate seed': 'The handler passes it to the generator.',
     'POST /api/timetable/generate allow_partial': 'The handler stores no partial timetable without it.',
     'POST /api/timetable/generate dry_run': 'The handler stores nothing with it.',
-    'POST /api/notifications/send all': 'The schema requires it unless recipients are named.',
     'POST /api/platform/tenants plan.name': 'Documented as ignored.',
     'PUT /api/platform/tenants/{id} plan.name': 'Documented as ignored.',
+    'POST /api/notifications/send all': 'The schema requires it unless recipients are named.',
     'POST /api/platform/notification-templates/preview channel': 'A preview is the same on every channel.',
   };
 

@@ -62,7 +62,14 @@ async function audited(work: () => Promise<unknown>): Promise<AuditLog[]> {
 
 describe('creating a school', () => {
   test('returns it as it was sent, with plan, empty stats and its audit entry, and it reads back the same', async () => {
-    const sent = input({ feature_flags: { transport: true, attendance: false }, time_zone: 'Africa/Lagos' });
+    const sent = input({
+      feature_flags: { transport: true, attendance: false },
+      time_zone: 'Africa/Lagos',
+      // What a new school has anyway.
+      status: 'active',
+      is_setup_complete: false,
+      trial_ends_at: null,
+    });
     const created = await post<Tenant>('/tenants', sent, 201);
     expect(created.headers.get('location')).toBe(`/api/platform/tenants/${created.data.id}`);
     expect(created.data).toMatchObject({
@@ -153,7 +160,8 @@ describe('creating a school', () => {
     ['a short password', { admin_password: '1234567' }, 'admin_password'],
     ['a date instead of a timestamp', { trial_ends_at: '2030-01-01' }, 'trial_ends_at'],
     ['an unknown field', { colour: 'red' }, 'colour'],
-    ['a status', { status: 'suspended' }, 'status'],
+    ['another status than that of a new school', { status: 'suspended' }, 'status'],
+    ['a setup that is complete already', { status: 'active', is_setup_complete: true }, 'is_setup_complete'],
   ])('rejects %s and names the field', async (_case, fields, path) => {
     const refused = await post('/tenants', input(fields), 400);
     expect(refused.error).toBe('validation_error');
@@ -291,6 +299,17 @@ describe('updating a school', () => {
     expect(await get(grown.id)).toMatchObject({ plan: { id: 3 }, stats: { total_teachers: 2 } });
   });
 
+  test('takes the plan from plan_id or plan, whichever differs from the present one', async () => {
+    const tenant = await create();
+    const path = `/api/platform/tenants/${tenant.id}`;
+    for (const [body, plan] of [
+      [{ ...tenant, plan_id: 3 }, 3],
+      [{ plan_id: 3, plan: { id: 1, name: 'An earlier name' } }, 1],
+      [{ plan_id: 2, plan: { id: 2 } }, 2],
+    ] as const)
+      expect((await service.operator.put<Tenant>(path, body)).data.plan.id).toBe(plan);
+  });
+
   test('has the same validation as creating: reserved and used subdomain, time zone, flags, unknown plan, unknown field', async () => {
     const tenant = await create();
     const path = `/api/platform/tenants/${tenant.id}`;
@@ -299,11 +318,11 @@ describe('updating a school', () => {
       [{ subdomain: school.subdomain }, 409, 'subdomain'],
       [{ time_zone: 'Mars/Olympus' }, 400, 'time_zone'],
       [{ feature_flags: { Teleport: true } }, 400, 'feature_flags'],
-      [{ plan_id: 1, plan: { id: 2 } }, 400, 'plan'],
+      [{ plan_id: 1, plan: { id: 3 } }, 400, 'plan'],
       [{ plan: { id: 999_999 } }, 422, 'plan_id'],
       [{ plan_id: 999_999 }, 422, 'plan_id'],
       [{ colour: 'red' }, 400, 'colour'],
-      [{ name: null }, 400, 'name'],
+      [{ name: '' }, 400, 'name'],
     ] as const) {
       expect(
         (await service.operator.put(path, body, status)).details.map((detail) => detail.path.split('.')[0]),
@@ -738,7 +757,7 @@ describe('the settings', () => {
   });
 
   test('refuse what is not a currency, unknown fields, changed read-only fields, and everybody but operators', async () => {
-    for (const body of [{ currency: 'usd' }, { currency: 'XXZ' }, { currency: null }, { price: 1 }])
+    for (const body of [{ currency: 'usd' }, { currency: 'XXZ' }, { currency: '' }, { price: 1 }])
       expect(await service.operator.put(path, body, 400)).toMatchObject({ error: 'validation_error' });
     await service.operator.put(path, { currency: 'EUR', created_at: '2020-01-01T00:00:00Z' }, 400);
     const school = await service.school();

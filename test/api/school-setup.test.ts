@@ -181,11 +181,9 @@ describe('the school information', () => {
 
   test.each<[Record<string, unknown>, string]>([
     [{ name: '' }, 'name'],
-    [{ name: null }, 'name'],
     [{ name: 'x'.repeat(201) }, 'name'],
     [{ email: 'nobody' }, 'email'],
     [{ website: 'x'.repeat(301) }, 'website'],
-    [{ invoice_reminders: null }, 'invoice_reminders'],
     [{ invoice_reminders: 'maybe' }, 'invoice_reminders'],
     ...[
       'https://a.example',
@@ -198,7 +196,6 @@ describe('the school information', () => {
       '',
     ].map((host): [Record<string, unknown>, string] => [{ action_url_hosts: [host] }, 'action_url_hosts.0']),
     [{ action_url_hosts: ['a.example', 'A.example'] }, 'action_url_hosts.1'],
-    [{ action_url_hosts: null }, 'action_url_hosts'],
     [{ logo: 'picture' }, 'logo'],
     [{ logo: 'http://green.example/logo.png' }, 'logo'],
     [{ logo: 'https://' }, 'logo'],

@@ -271,7 +271,7 @@ describe('an operator', () => {
       .send('PUT', `${path}/subscription`, { body: { status: 'cancelled' } });
     expect([late.status, late.error]).toEqual([412, 'precondition_failed']);
     await service.operator.delete(path);
-    expect((await change(school, { status: 'active' }, 409)).error).toBe('invalid_state');
+    expect((await change(school, { status: 'cancelled' }, 409)).error).toBe('invalid_state');
   });
 });
 

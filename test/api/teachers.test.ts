@@ -85,11 +85,6 @@ describe('teachers', () => {
     const changed = await school.admin.put<Teacher>(`/api/teachers/${teacher.id}`, { phone: null, address: 'There' });
     expect(changed.data).toEqual({ ...teacher, phone: null, address: 'There', updated_at: changed.data.updated_at });
     expect(await read(teacher.id)).toEqual(changed.data);
-    for (const field of ['first_name', 'last_name', 'is_active']) {
-      expect((await school.admin.put(`/api/teachers/${teacher.id}`, { [field]: null }, 400)).details).toMatchObject([
-        { path: field },
-      ]);
-    }
   });
 
   test('/me and /leaves are not ids: their other methods are a 405', async () => {

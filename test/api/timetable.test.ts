@@ -139,7 +139,7 @@ describe('the configuration', () => {
     for (const [body, field] of [
       [{ total_periods: 0 }, 'total_periods'],
       [{ total_periods: 25 }, 'total_periods'],
-      [{ total_periods: null }, 'total_periods'],
+      [{ total_periods: '' }, 'total_periods'],
       [{ lunch_start_period: 9 }, 'lunch_start_period'],
       [{ lunch_start_period: 8, lunch_periods: 2 }, 'lunch_start_period'],
       [{ lunch_periods: 5 }, 'lunch_periods'],

@@ -1,9 +1,10 @@
+import { isDeepStrictEqual } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { platformKind, platformRecords } from '../support/fixtures/platform-records.ts';
 import { passwords } from '../../src/domain/passwords.ts';
 import { createOperator } from '../../src/database/operator.ts';
 import { withOwner } from '../../src/database/pool/pool.ts';
-import { readOnlyFields } from '../../src/http/body/validate.ts';
+import { isUpdate, readOnlyFields } from '../../src/http/body/validate.ts';
 import type { Client } from '../support/client/client.ts';
 import { populate } from '../support/fixtures/populate.ts';
 import {
@@ -327,30 +328,6 @@ const unnamed = (answer: Answered, field: string) =>
   (answer.json?.details?.some(({ path }) => path === field) ? undefined : answer.text);
 
 describe('read-only fields', () => {
-  /**
-   * Fields that other requests change at any time. A whole record that is sent back may have older values of them; a
-   * request with only the field may not.
-   */
-  const volatileFields = [
-    'student_count',
-    'subject_count',
-    'stop_count',
-    'pickup_count',
-    'drop_count',
-    'capacity',
-    'today',
-    'user_count',
-    'tenant_count',
-    'stats',
-    'recent_audit_logs',
-    'unreachable_since',
-    'last_login_at',
-    'has_second_factor',
-    'is_invited',
-    'tenants',
-    'last_used_at',
-    'last_reminded_at',
-  ];
   let untouched: School;
   beforeAll(async () => {
     // A school of its own: the tests above delete records and generate a timetable.
@@ -358,9 +335,11 @@ describe('read-only fields', () => {
     await populate(service, untouched, { endpoints, document }, id - 1, 'Untouched');
   });
 
-  test('no update of any record accepts a changed read-only field, alone or in the whole record', async () => {
+  test('no update of any record changes a read-only field, alone or in the whole record', async () => {
     const ids: Record<string, number> = await platformRecords(service, school);
-    const updates = endpoints.filter(({ route, method }) => readOnlyFields(route, method).length > 0);
+    const updates = endpoints.filter(
+      ({ route, method }) => isUpdate(method) && readOnlyFields(route, method).length > 0,
+    );
     expect(updates.length).toBeGreaterThan(35);
     const lines: string[] = [];
     for (const endpoint of updates) {
@@ -368,30 +347,29 @@ describe('read-only fields', () => {
       const token = isForOperators({ operation }) ? service.operator.token : untouched.admin.token;
       const parameter = isForOperators({ operation }) ? (ids[platformKind(path)] ?? id) : id;
       const at = path.replace('{key}', 'holiday.added').replace(/\{\w+\}/, String(parameter));
-      const read = await send(service.url, { path: at, token });
+      const read = async () => {
+        const { status, json } = await send(service.url, { path: at, token });
+        return status === 200 ? (json?.data as Record<string, unknown>) : undefined;
+      };
       // Without a GET of the same path, an update that changes nothing returns the record.
       const required = sampleBody(document, endpoint, { id }) as Record<string, unknown>;
-      const stored = read.status === 200 ? read : await send(service.url, { method, path: at, token, body: required });
-      const record = stored.json?.data as Record<string, unknown> | undefined;
+      const update = (body: object) => send(service.url, { method, path: at, token, body });
+      const record = (await read()) ?? ((await update(required)).json?.data as Record<string, unknown> | undefined);
       if (!record) {
-        lines.push(`${name} has no record: ${stored.text}`);
+        lines.push(`${name} has no record`);
         continue;
-      }
-      if (read.status === 200) {
-        const same = await send(service.url, { method, path: at, token, body: record });
-        // The invoice has a payment and cannot be updated.
-        if (same.status !== 200 && same.json?.error !== 'invalid_state')
-          lines.push(`${name} with the record as read: ${same.text}`);
       }
       for (const field of readOnlyFields(route, method)) {
         const value = changed(record[field]);
-        const bodies = [
+        for (const body of [
           { ...required, [field]: value },
-          ...(volatileFields.includes(field) ? [] : [{ ...record, [field]: value }]),
-        ];
-        for (const body of bodies) {
-          const fault = unnamed(await send(service.url, { method, path: at, token, body }), field);
-          if (fault) lines.push(`${name} ${field} of ${String(Object.keys(body).length)}: ${fault}`);
+          { ...record, [field]: value },
+        ]) {
+          const answer = await update(body);
+          const after = (await read()) ?? (answer.json?.data as Record<string, unknown> | undefined) ?? record;
+          const isRefused = unnamed(answer, field) === undefined;
+          if (!isRefused && isDeepStrictEqual(after[field], value))
+            lines.push(`${name} ${field} of ${String(Object.keys(body).length)}: ${answer.text}`);
         }
       }
     }
@@ -403,7 +381,7 @@ describe('read-only fields', () => {
     let count = 0;
     for (const endpoint of endpoints) {
       const { body, response } = endpoint.route;
-      if ((endpoint.method === 'PUT' && 'shape' in (body ?? {})) || !body || !('data' in response)) continue;
+      if ((isUpdate(endpoint.method) && 'shape' in (body ?? {})) || !body || !('data' in response)) continue;
       const [given, returned] = [fieldsOf(body), fieldsOf(response.data)];
       const token = isForOperators(endpoint) ? service.operator.token : untouched.admin.token;
       for (const field of returned.filter((one) => !given.includes(one))) {
@@ -412,12 +390,19 @@ describe('read-only fields', () => {
         const sample = sampleBody(document, endpoint, { id });
         const sent =
           upload && upload.isOptional !== true
-            ? multipart(upload.fields[0] ?? 'file', ...sampleFile(upload.types), { [field]: '1' })
-            : { body: Array.isArray(sample) ? [{ ...(sample[0] as object), [field]: 1 }] : { ...sample, [field]: 1 } };
+            ? multipart(upload.fields[0] ?? 'file', ...sampleFile(upload.types), { [field]: 'none' })
+            : {
+                body: Array.isArray(sample)
+                  ? [{ ...(sample[0] as object), [field]: 'none' }]
+                  : { ...sample, [field]: 'none' },
+              };
         const refused = await send(service.url, { method: endpoint.method, path: request.path, ...sent, token });
         const fault = unnamed(refused, Array.isArray(sample) ? `0.${field}` : field);
         count += 1;
-        if (fault) lines.push(`${endpoint.name} ${field}: ${fault}`);
+        // Entries of a list may have derived fields, which are ignored. A create fails earlier if the school has such a record.
+        const isHarmless =
+          (refused.status === 409 && response.kind === 'created') || (Array.isArray(sample) && refused.status === 200);
+        if (fault && !isHarmless) lines.push(`${endpoint.name} ${field}: ${fault}`);
       }
     }
     expect(lines).toEqual([]);

@@ -133,16 +133,23 @@ function parseQuery(schema: z.ZodObject, value: unknown): Record<string, unknown
   });
 }
 
-/** The fields that the response of a PUT has but its body does not. */
+/** Whether a request changes a record, and may send it back as it was read. */
+export const isUpdate = (method: string) => method === 'PUT' || method === 'PATCH';
+
+/** The fields that a record has but the body that creates or updates it has not. */
 export function readOnlyFields({ body, response }: Endpoint, method: string): string[] {
-  if (method !== 'PUT' || !(body instanceof z.ZodObject) || response.kind !== 'json') return [];
+  const kind = isUpdate(method) ? 'json' : 'created';
+  if (response.kind !== kind || !(body instanceof z.ZodObject)) return [];
   const { data } = response;
+  // What an import or another action returns is no record.
+  if (data instanceof z.ZodObject && !isUpdate(method) && !('id' in data.shape)) return [];
   return data instanceof z.ZodObject ? Object.keys(data.shape).filter((key) => !(key in body.shape)) : [];
 }
 
 /**
  * Creates the validator of an endpoint's path, query and body. A client may send a record back as it was read. Fields
- * that only the response has are passed on as `read_only`, and the operation compares them with the stored values.
+ * that only the response has are passed on as `read_only`: `core.run_write` compares them with the stored record, or
+ * with the new one.
  */
 export function validator(endpoint: Endpoint, method: string, path: string) {
   const params = z.object(pathParameters(path, endpoint));
@@ -156,7 +163,7 @@ export function validator(endpoint: Endpoint, method: string, path: string) {
   const parseBody = (input: unknown): Record<string, unknown> => {
     if (!body) return {};
     return body instanceof z.ZodObject
-      ? parse(body, input, { isUpdate: method === 'PUT' || endpoint.isUpdate === true })
+      ? parse(body, input, { isUpdate: isUpdate(method) || endpoint.isUpdate === true })
       : { items: parse(body, input) };
   };
   return (request: { params: unknown; query: unknown; body: unknown }): Record<string, unknown> => {

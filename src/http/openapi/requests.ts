@@ -4,11 +4,11 @@ import type { Endpoint } from '../endpoint.ts';
 import { honorsIfMatch } from './errors.ts';
 import { jsonContent } from './responses.ts';
 import type { Operation } from '../operation.ts';
-import { readOnlyFields } from '../body/validate.ts';
+import { isUpdate, readOnlyFields } from '../body/validate.ts';
 
 /** The body, plus the read-only fields of the record: a client may send a record back as it read it. */
 function withReadOnly(body: NonNullable<Endpoint['body']>, endpoint: Endpoint, method: string): z.ZodType {
-  const names = readOnlyFields(endpoint, method);
+  const names = isUpdate(method) ? readOnlyFields(endpoint, method) : [];
   if (names.length === 0 || !(body instanceof z.ZodObject)) return body;
   const asRead = z.unknown().optional().meta({ readOnly: true });
   return z

@@ -263,7 +263,9 @@ export function samplePath(
   );
   const search = new URLSearchParams([...required, ...fixedParameters]).toString();
   return (
-    path.replace(/\{(\w+)\}/g, (_, name: string) => String(parameters[name] ?? options.id)) + (search && `?${search}`)
+    path.replace(/\{(\w+)\}/g, (_, name: string) =>
+      String(parameters[name] ?? (name === 'key' ? 'attendance.absent' : options.id)),
+    ) + (search && `?${search}`)
   );
 }
 
