@@ -279,6 +279,8 @@ export class SpecificationClient {
   readonly problems = new Map<string, string[]>();
   /** The documented fields and values that accepted requests used, as `documentedUses` lists them. */
   readonly used = new Set<string>();
+  /** The updates to which records were sent back as they had been read. */
+  readonly writtenBack = new Set<string>();
 
   constructor(url: string) {
     this.#url = url;
@@ -326,8 +328,24 @@ export class SpecificationClient {
         ...(form && form !== 'not shown' ? Object.keys(call.form ?? {}).map((field) => `${name} form.${field}`) : []),
       ];
       for (const use of uses) this.used.add(use);
+      await this.#writeBack(endpoint, call, answer);
     }
     return answer;
+  }
+
+  /** Sends a record back as it was read, which must be accepted from a user who may change it, and changes nothing. */
+  async #writeBack(endpoint: Endpoint, call: Call, read: Answer): Promise<void> {
+    const update = endpoint.method === 'GET' ? byName.get(`PUT ${endpoint.path}`) : undefined;
+    if (!update || endpoint.answer.kind !== 'record') return;
+    const { response, bytes } = await this.#fetch(update, { ...call, query: {}, body: read.data });
+    if (response.status === 403) return;
+    this.writtenBack.add(nameOf(update));
+    const { data } = parsed(bytes);
+    this.check(
+      nameOf(update),
+      response.status === 200 && isDeepStrictEqual(data, read.data),
+      `answered ${response.status} to the record as it was read: ${bytes.toString().slice(0, 500)}`,
+    );
   }
 
   /** Calls an endpoint that must refuse the request with the documented error envelope. */

@@ -87,6 +87,10 @@ describe('the first year of a school, with a client that knows only the specific
     expect(names.filter((name) => !client.called.has(name))).toEqual([]);
   });
 
+  test('sends records back as they were read, to every kind of record that it reads alone', () => {
+    expect(client.writtenBack.size).toBeGreaterThan(15);
+  });
+
   test('sends every documented field and every documented value', () => {
     expect(documented.filter((use) => !client.used.has(use))).toEqual([]);
   });
