@@ -13,7 +13,7 @@ select core.define_record('term', p_table => 'term', p_key => 't.id', p_one_row_
   p_columns => $$
     t.id, t.name, t.academic_year_id, y.name as academic_year_name, t.start_date, t.end_date, t.created_at, t.updated_at
   $$,
-  p_search => 'platform.search_normal(t.name)',
+  p_search => 'public.search_form(t.name)',
   p_equals => '{academic_year_id}',
   p_default_sort => 'start_date',
   p_writable => '{name,academic_year_id,start_date,end_date}');

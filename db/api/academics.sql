@@ -13,7 +13,7 @@ select core.define_operation('academics_overview', p_permission => 'academic.rea
 select core.define_record('academic_year', p_table => 'academic_year', p_key => 'y.id', p_one_row_per_key => true,
   p_source => 'academic_year y',
   p_columns => 'y.id, y.name, y.start_date, y.end_date, y.is_current, y.created_at, y.updated_at',
-  p_search => 'platform.search_normal(y.name)',
+  p_search => 'public.search_form(y.name)',
   p_default_sort => 'start_date', p_default_order => 'desc',
   p_writable => '{name,start_date,end_date,is_current}');
 select core.define_sort('academic_year', 'name', 'platform.search_normal(y.name)');

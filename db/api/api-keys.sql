@@ -17,7 +17,7 @@ select core.define_record('api_key', p_table => 'api_key', p_key => 'k.id', p_on
     k.id, k.name, k.prefix, k.permissions, k.user_id, u.email as user_email, k.expires_at, k.last_used_at,
     k.created_at, k.updated_at
   $$,
-  p_search => $$platform.search_normal(k.name || ' ' || k.prefix || ' ' || u.email)$$,
+  p_search => $$public.search_form(k.name || ' ' || k.prefix || ' ' || u.email)$$,
   p_equals => '{user_id}',
   p_default_sort => 'created_at',
   p_writable => '{name,permissions,expires_at}',

@@ -88,7 +88,7 @@ select core.define_record('attendance_class', p_table => 'class', p_key => 'c.id
         select from attendance a where a.student_id = e.student_id and a.date = (select core.today())
           and a.class_id = c.id)) as is_marked_today
   $$,
-  p_search => $$platform.search_normal(concat_ws(' ', c.name, c.section, g.name))$$,
+  p_search => $$public.search_form(concat_ws(' ', c.name, c.section, g.name))$$,
   p_default_sort => 'grade_name');
 select core.define_filter('attendance_class', 'teacher_id', $$
   c.id in (select class_id from core.class_staff() where teacher_id = :value::bigint)

@@ -22,7 +22,7 @@ select core.define_record('class_subject', p_table => 'class_subject', p_key => 
   $$,
   p_condition => 'cs.class_id in (select id from class)',
   p_search => $$
-    platform.search_normal(concat_ws(' ', c.name, c.section, su.name, su.code, t.first_name, t.last_name))
+    public.search_form(concat_ws(' ', c.name, c.section, su.name, su.code, t.first_name, t.last_name))
   $$,
   p_equals => '{class_id,c.academic_year_id,subject_id,teacher_id}',
   p_default_sort => 'class_name',

@@ -56,7 +56,7 @@ select core.define_record('class', p_table => 'class', p_key => 'c.id', p_one_ro
     (select count(*) from class_subject cs where cs.class_id = c.id) as subject_count,
     c.created_at, c.updated_at
   $$,
-  p_search => $$platform.search_normal(concat_ws(' ', c.name, c.section, c.room))$$,
+  p_search => $$public.search_form(concat_ws(' ', c.name, c.section, c.room))$$,
   p_equals => '{academic_year_id,grade_id,school_unit_id,programme_id,medium_id,class_teacher_id}',
   p_default_sort => 'grade',
   p_writable => '{name,section,grade_id,academic_year_id,class_teacher_id,capacity,room,school_unit_id,programme_id,
@@ -82,7 +82,7 @@ select core.define_record('class_staff_member', p_table => 'teacher', p_key => '
     t.id, t.id as teacher_id, t.first_name, t.last_name, t.email, t.is_active and t.deleted_at is null as is_active,
     s.is_class_teacher, array_to_string(s.subjects, ', ') as subject, coalesce(s.subjects, '{}') as subjects
   $$,
-  p_search => $$platform.search_normal(concat_ws(' ', t.first_name, t.last_name, t.email))$$,
+  p_search => $$public.search_form(concat_ws(' ', t.first_name, t.last_name, t.email))$$,
   p_equals => '{s.class_id}',
   p_default_sort => 'last_name');
 select core.define_filter('class_staff_member', 'teacher_id', 't.id = :value::bigint');
@@ -95,7 +95,7 @@ select core.define_record('free_teacher', p_table => 'teacher', p_key => 't.id',
   p_source => 'teacher t',
   p_columns => 't.id, t.first_name, t.last_name, t.email, t.specialization',
   p_condition => 't.is_active and t.deleted_at is null',
-  p_search => $$platform.search_normal(concat_ws(' ', t.first_name, t.last_name, t.email))$$,
+  p_search => $$public.search_form(concat_ws(' ', t.first_name, t.last_name, t.email))$$,
   p_default_sort => 'last_name');
 select core.define_filter('free_teacher', 'not_class_id', $$
   t.id not in (select teacher_id from core.class_staff() where class_id = :value::bigint)

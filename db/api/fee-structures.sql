@@ -29,7 +29,7 @@ select core.define_record('fee_structure', p_table => 'fee_structure', p_key => 
     (select coalesce(sum(c.amount), 0) from fee_component c where c.fee_structure_id = fs.id) as total,
     fs.created_at, fs.updated_at
   $$,
-  p_search => $$platform.search_normal(concat_ws(' ', fs.name, fs.description))$$,
+  p_search => $$public.search_form(concat_ws(' ', fs.name, fs.description))$$,
   p_equals => '{academic_year_id}',
   p_default_sort => 'name',
   p_writable => '{name,academic_year_id,description,due_date}');

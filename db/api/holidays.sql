@@ -13,7 +13,7 @@ select core.define_record('holiday', p_table => 'holiday', p_key => 'h.id', p_on
   p_source => '(select *, date as occurs_on from holiday) h',
   p_columns => 'h.id, h.name, h.date, h.is_recurring, h.occurs_on, h.created_at, h.updated_at',
   p_derived_fields => '{occurs_on}',
-  p_search => 'platform.search_normal(h.name)',
+  p_search => 'public.search_form(h.name)',
   p_default_sort => 'occurs_on',
   p_writable => '{name,date,is_recurring}');
 select core.define_filter('holiday', 'academic_year_id', $$
@@ -23,7 +23,7 @@ select core.define_filter('holiday', 'from_date', 'h.occurs_on >= :value::date')
 select core.define_filter('holiday', 'to_date', 'h.occurs_on <= :value::date');
 select core.define_sort('holiday', 'occurs_on', 'h.occurs_on');
 select core.define_sort('holiday', 'date', 'h.date', 'h.occurs_on');
-select core.define_sort('holiday', 'name', 'platform.search_normal(h.name)', 'h.occurs_on');
+select core.define_sort('holiday', 'name', 'public.search_form(h.name)', 'h.occurs_on');
 
 create function api.holidays_between(p_from date, p_to date) returns table (id bigint, name text, date date)
   language sql stable as $$

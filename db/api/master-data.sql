@@ -30,7 +30,7 @@ begin
     perform core.define_record(v_list.name, p_table => v_list.name, p_key => 'm.id', p_one_row_per_key => true,
       p_source => v_list.name || ' m',
       p_columns => 'm.id, m.name, m.sequence, m.description, m.created_at, m.updated_at',
-      p_search => $$platform.search_normal(m.name || ' ' || coalesce(m.description, ''))$$,
+      p_search => $$public.search_form(m.name || ' ' || coalesce(m.description, ''))$$,
       p_default_sort => 'sequence',
       p_writable => '{name,sequence,description}');
     perform core.define_sort(v_list.name, 'name', 'platform.search_normal(m.name)');

@@ -25,7 +25,7 @@ select core.define_record('notification_template', p_table => 'notification_temp
     t.id, t.name, t.title, t.message, t.type, t.channels, api.template_variables(t.name, t.variables) as variables,
     (select key from core.notification_event where key = lower(t.name)) as event, t.created_at, t.updated_at
   $$,
-  p_search => $$platform.search_normal(t.name || ' ' || t.title || ' ' || t.message)$$,
+  p_search => $$public.search_form(t.name || ' ' || t.title || ' ' || t.message)$$,
   p_default_sort => 'name',
   p_writable => '{name,title,message,type,channels,variables}');
 select core.define_sort('notification_template', 'name', 'platform.search_normal(t.name)');

@@ -25,7 +25,7 @@ select core.define_record('notification', p_table => 'notification', p_key => 'n
     n.updated_at
   $$,
   p_condition => 'n.user_id = core.user_id()',
-  p_search => $$platform.search_normal(n.title || ' ' || n.message)$$,
+  p_search => $$public.search_form(n.title || ' ' || n.message)$$,
   p_equals => '{type}',
   p_default_sort => 'created_at', p_default_order => 'desc');
 select core.define_filter('notification', 'is_read', '(n.read_at is not null) = :value::boolean', p_is_literal => true);

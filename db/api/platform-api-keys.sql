@@ -22,7 +22,7 @@ select core.define_record('operator_api_key', p_table => 'api_key', p_key => 'k.
     k.last_used_at, k.created_at, k.updated_at
   $$,
   p_condition => $$(k.user_id = (select core.user_id()) or (select (core.operator_access()).role) = 'admin')$$,
-  p_search => $$platform.search_normal(k.name || ' ' || k.prefix || ' ' || u.email)$$,
+  p_search => $$public.search_form(k.name || ' ' || k.prefix || ' ' || u.email)$$,
   p_equals => '{user_id,role}',
   p_default_sort => 'created_at',
   p_writable => '{name,role,tenant_ids,is_read_only,expires_at}',

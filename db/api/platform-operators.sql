@@ -23,7 +23,7 @@ select core.define_record('operator', p_table => 'user_account', p_key => 'u.id'
     u.last_login_at, u.created_at, u.updated_at
   $$,
   p_condition => 'u.deleted_at is null',
-  p_search => $$platform.search_normal(concat_ws(' ', u.first_name, u.last_name, u.email))$$,
+  p_search => $$public.search_form(concat_ws(' ', u.first_name, u.last_name, u.email))$$,
   p_equals => '{role,is_active}',
   p_default_sort => 'email',
   p_writable => '{email,first_name,last_name,role,analyst_tenant_ids}',

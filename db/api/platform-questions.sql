@@ -26,7 +26,7 @@ select core.define_record('saved_question', p_table => 'saved_question', p_key =
     ) as recipients,
     q.next_run_at, q.last_run_at, q.created_at, q.updated_at
   $$,
-  p_search => $$platform.search_normal(concat_ws(' ', q.name, q.description))$$,
+  p_search => $$public.search_form(concat_ws(' ', q.name, q.description))$$,
   p_equals => '{owner_id}',
   p_default_sort => 'name',
   p_writable => '{owner_id,name,description,query,variables,schedule,recipient_ids,next_run_at}',

@@ -49,9 +49,9 @@ select core.define_record('tenant', p_table => 'tenant', p_key => 't.id',
     t.time_zone, t.is_impersonation_allowed, t.deleted_at, t.created_at, t.updated_at
   $$,
   p_search => $$
-    (position(:phrase in platform.search_normal(t.name)) > 0
+    (position(:phrase in public.search_form(t.name)) > 0
       or position(:phrase in t.subdomain) > 0
-      or position(:phrase in platform.search_normal(t.contact_email)) > 0)
+      or position(:phrase in public.search_form(t.contact_email)) > 0)
   $$,
   p_ended => $$t.status = 'deleted'$$,
   p_equals => '{plan_id,status}',
@@ -81,7 +81,7 @@ select core.define_record('plan', p_table => 'plan', p_key => 'p.id', p_one_row_
     (select count(*) from tenant t where t.plan_id = p.id and t.status <> 'deleted') as tenant_count, p.created_at,
     p.updated_at
   $$,
-  p_search => 'platform.search_normal(p.name)',
+  p_search => 'public.search_form(p.name)',
   p_default_sort => 'price_monthly',
   p_writable => '{name,price_monthly,max_students,max_teachers,features}',
   p_volatile_fields => '{tenant_count}');
@@ -103,7 +103,7 @@ select core.define_record('audit_log', p_table => 'audit_log', p_key => 'a.id', 
     a.action, a.tenant_id, t.name as tenant_name,
     a.target_type, a.target_id, a.changes, a.ip, a.user_agent, a.request_id, a.created_at
   $$,
-  p_search => $$platform.search_normal(concat_ws(' ', a.action, a.actor_email, a.impersonated_email))$$,
+  p_search => $$public.search_form(concat_ws(' ', a.action, a.actor_email, a.impersonated_email))$$,
   p_equals => '{tenant_id,action,actor_id}',
   p_default_sort => 'created_at', p_default_order => 'desc');
 select core.define_filter('audit_log', 'from_date', 'a.created_at >= :value::date');

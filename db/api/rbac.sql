@@ -30,7 +30,7 @@ select core.define_record('role', p_table => 'role', p_key => 'r.id', p_one_row_
     where ur.role_id = r.id) as user_count,
   r.created_at, r.updated_at
   $$,
-  p_search => $$platform.search_normal(r.name || ' ' || coalesce(r.description, ''))$$,
+  p_search => $$public.search_form(r.name || ' ' || coalesce(r.description, ''))$$,
   p_default_sort => 'name',
   p_writable => '{name,description}',
   p_volatile_fields => '{user_count}');

@@ -26,7 +26,7 @@ select core.define_record('calendar_feed', p_table => 'calendar_feed', p_key => 
     f.last_used_at, f.created_at, f.updated_at
   $$,
   p_condition => 'f.user_id = core.user_id()',
-  p_search => $$platform.search_normal(concat_ws(' ', f.kind, c.name, c.section, t.first_name, t.last_name))$$,
+  p_search => $$public.search_form(concat_ws(' ', f.kind, c.name, c.section, t.first_name, t.last_name))$$,
   p_default_sort => 'created_at', p_default_order => 'desc',
   p_unversioned_fields => '{token_hash}', p_volatile_fields => '{last_used_at}');
 select core.define_sort('calendar_feed', 'created_at', 'f.created_at');

@@ -78,7 +78,7 @@ select core.define_record('student_document', p_table => 'student_document', p_k
     d.uploaded_by, d.uploaded_by_name, d.created_at, d.updated_at
   $$,
   p_condition => 'exists (select from student s where s.id = d.student_id and s.deleted_at is null)',
-  p_search => $$platform.search_normal(f.name || ' ' || coalesce(d.description, ''))$$,
+  p_search => $$public.search_form(f.name || ' ' || coalesce(d.description, ''))$$,
   p_single_page_filters => '{student_id}',
   p_equals => '{student_id,document_type_id}',
   p_default_sort => 'created_at', p_default_order => 'desc',

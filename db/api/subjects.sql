@@ -18,7 +18,7 @@ select core.define_record('subject', p_table => 'subject', p_key => 'su.id', p_o
     su.id, su.name, su.code, su.subject_context_id, sc.name as subject_context_name, su.description, su.created_at,
     su.updated_at
   $$,
-  p_search => $$platform.search_normal(su.name || ' ' || su.code)$$,
+  p_search => $$public.search_form(su.name || ' ' || su.code)$$,
   p_equals => '{subject_context_id}',
   p_default_sort => 'name',
   p_writable => '{name,code,subject_context_id,description}');

@@ -47,11 +47,11 @@ select core.define_filter('teacher', 'class_id', $$
   t.id in (select s.teacher_id from core.class_staff() s join class c on c.id = s.class_id where c.id = :value::bigint)
 $$);
 select core.define_filter('teacher', 'specialization', $$
-  platform.search_normal(t.specialization) = platform.search_normal(:value)
+  public.search_form(t.specialization) = public.search_form(:value)
 $$);
 select core.define_filter('teacher', 'search_in_directory', $$
-  (select bool_and(strpos(platform.search_normal(concat_ws(' ', t.first_name, t.last_name, t.email)), word) > 0)
-    from regexp_split_to_table(platform.search_normal(:value), '\s+') word)
+  (select bool_and(strpos(public.search_form(concat_ws(' ', t.first_name, t.last_name, t.email)), word) > 0)
+    from regexp_split_to_table(public.search_form(:value), '\s+') word)
 $$);
 select core.define_sort('teacher', 'last_name',
   'platform.search_normal(t.last_name)', 'platform.search_normal(t.first_name)');
@@ -74,7 +74,7 @@ select core.define_record('teacher_class', p_table => 'class', p_key => 'c.id',
     s.is_class_teacher, s.subjects,
     (select count(distinct r.student_id) from api.class_roll() r where r.class_id = c.id) as student_count
   $$,
-  p_search => $$platform.search_normal(concat_ws(' ', c.name, c.section, g.name))$$,
+  p_search => $$public.search_form(concat_ws(' ', c.name, c.section, g.name))$$,
   p_equals => '{s.teacher_id,academic_year_id}',
   p_default_sort => 'grade_name');
 select core.define_sort('teacher_class', 'grade_name',
@@ -91,7 +91,7 @@ select core.define_record('teacher_leave', p_table => 'teacher_leave', p_key => 
     l.created_at, l.updated_at
   $$,
   p_condition => 'l.teacher_id in (select id from teacher where deleted_at is null)',
-  p_search => $$platform.search_normal(concat_ws(' ', t.first_name, t.last_name, l.leave_type, l.reason))$$,
+  p_search => $$public.search_form(concat_ws(' ', t.first_name, t.last_name, l.leave_type, l.reason))$$,
   p_equals => '{teacher_id,status}',
   p_default_sort => 'start_date', p_default_order => 'desc',
   p_writable => '{teacher_id,leave_type,start_date,end_date,reason,status,decided_by,decided_by_name,decided_at,

@@ -79,12 +79,12 @@ select core.define_record('timetable_slot', p_table => 'timetable_slot', p_key =
   $$,
   p_condition => 'ts.class_id in (select id from class)',
   p_search => $$
-    (ts.class_id in (select id from class where platform.search_normal(concat_ws(' ', name, section)) like :pattern)
+    (ts.class_id in (select id from class where public.search_form(concat_ws(' ', name, section)) like :pattern)
       or ts.subject_id in (select id from subject
-        where platform.search_normal(concat_ws(' ', name, code)) like :pattern)
+        where public.search_form(concat_ws(' ', name, code)) like :pattern)
       or ts.teacher_id in (select id from teacher
-        where platform.search_normal(concat_ws(' ', first_name, last_name)) like :pattern)
-      or platform.search_normal(ts.room) like :pattern)
+        where public.search_form(concat_ws(' ', first_name, last_name)) like :pattern)
+      or public.search_form(ts.room) like :pattern)
   $$,
   p_single_page_filters => '{class_id,teacher_id}',
   p_equals => '{class_id,teacher_id,academic_year_id,day_of_week::integer}',

@@ -18,7 +18,7 @@ select core.define_record('bus', p_table => 'bus', p_key => 'b.id', p_one_row_pe
     b.created_at, b.updated_at
   $$,
   p_condition => 'b.deleted_at is null',
-  p_search => $$platform.search_normal(concat_ws(' ', b.registration_number, b.model))$$,
+  p_search => $$public.search_form(concat_ws(' ', b.registration_number, b.model))$$,
   p_equals => '{is_active}',
   p_default_sort => 'registration_number',
   p_writable => '{registration_number,capacity,model,insurance_expires_on,fitness_expires_on,is_active}');

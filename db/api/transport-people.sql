@@ -29,7 +29,7 @@ select core.define_record('driver', p_table => 'driver', p_key => 'd.id', p_one_
     d.is_active, d.created_at, d.updated_at
   $$,
   p_condition => 'd.deleted_at is null',
-  p_search => $$platform.search_normal(concat_ws(' ', d.name, d.license_number, d.phone))$$,
+  p_search => $$public.search_form(concat_ws(' ', d.name, d.license_number, d.phone))$$,
   p_equals => '{is_active}',
   p_default_sort => 'name',
   p_writable => '{name,phone,license_number,license_expires_on,address,is_active}');
@@ -48,7 +48,7 @@ select core.define_record('transport_staff', p_table => 'transport_staff', p_key
   p_source => 'transport_staff st',
   p_columns => 'st.id, st.name, st.phone, st.role, st.is_active, st.created_at, st.updated_at',
   p_condition => 'st.deleted_at is null',
-  p_search => $$platform.search_normal(concat_ws(' ', st.name, st.phone))$$,
+  p_search => $$public.search_form(concat_ws(' ', st.name, st.phone))$$,
   p_equals => '{role,is_active}',
   p_default_sort => 'name',
   p_writable => '{name,phone,role,is_active}');

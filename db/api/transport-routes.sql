@@ -57,7 +57,7 @@ select core.define_record('route', p_table => 'route', p_key => 'r.id',
       or r.id in (select e.route_id from transport_enrollment e where e.student_id = core.student_id()
       and e.status = 'active'))
   $$,
-  p_search => $$platform.search_normal(concat_ws(' ', r.name, r.code, r.start_point, r.end_point))$$,
+  p_search => $$public.search_form(concat_ws(' ', r.name, r.code, r.start_point, r.end_point))$$,
   p_equals => '{is_active}',
   p_default_sort => 'name',
   p_writable => '{name,code,start_point,end_point,distance_km,bus_id,driver_id,is_active}',
@@ -84,7 +84,7 @@ select core.define_record('stop', p_table => 'stop', p_key => 'st.id',
       or st.route_id in (select e.route_id from transport_enrollment e where e.student_id = core.student_id()
       and e.status = 'active'))
   $$,
-  p_search => $$platform.search_normal(concat_ws(' ', st.name, r.name))$$,
+  p_search => $$public.search_form(concat_ws(' ', st.name, r.name))$$,
   p_equals => '{route_id}',
   p_default_sort => 'sequence',
   p_writable => '{route_id,name,sequence,pickup_time,drop_time,latitude,longitude}',

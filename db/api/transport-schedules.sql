@@ -110,7 +110,7 @@ select core.define_record('transport_schedule', p_table => 'route', p_key => 'r.
       or r.id in (select e.route_id from transport_enrollment e where e.student_id = core.student_id()
       and e.status = 'active')
   $$,
-  p_search => $$platform.search_normal(concat_ws(' ', r.name, r.code))$$,
+  p_search => $$public.search_form(concat_ws(' ', r.name, r.code))$$,
   p_equals => '{t.date,t.bus_id,t.driver_id}',
   p_default_sort => 'date');
 select core.define_filter('transport_schedule', 'from_date', 't.date >= :value::date');
@@ -130,7 +130,7 @@ select core.define_record('bus_assignment', p_table => 'bus_assignment', p_key =
     a.staff_id, st.name as staff_name, a.starts_on, a.ends_on,
     core.today() between a.starts_on and coalesce(a.ends_on, 'infinity') as is_current, a.created_at, a.updated_at
   $$,
-  p_search => $$platform.search_normal(concat_ws(' ', b.registration_number, r.name, d.name, st.name))$$,
+  p_search => $$public.search_form(concat_ws(' ', b.registration_number, r.name, d.name, st.name))$$,
   p_equals => '{bus_id,route_id,driver_id,staff_id}',
   p_default_sort => 'starts_on', p_default_order => 'desc',
   p_writable => '{bus_id,route_id,driver_id,staff_id,starts_on,ends_on}',
@@ -152,7 +152,7 @@ select core.define_record('route_exception', p_table => 'route_exception', p_key
     x.driver_id, d.name as driver_name,
     x.reason, x.created_at, x.updated_at
   $$,
-  p_search => $$platform.search_normal(concat_ws(' ', r.name, b.registration_number, d.name, x.reason))$$,
+  p_search => $$public.search_form(concat_ws(' ', r.name, b.registration_number, d.name, x.reason))$$,
   p_equals => '{route_id,bus_id,driver_id,kind}',
   p_default_sort => 'date', p_default_order => 'desc',
   p_writable => '{route_id,date,kind,bus_id,driver_id,reason}');

@@ -38,7 +38,7 @@ select core.define_record('transport_fee_plan', p_table => 'transport_fee_plan',
       where api.fee_plan_applies(ridden.id, ridden.distance_km, fp.route_id, fp.min_km, fp.max_km)) as student_count,
     fp.created_at, fp.updated_at
   $$,
-  p_search => 'platform.search_normal(fs.name)',
+  p_search => 'public.search_form(fs.name)',
   p_equals => '{route_id,fs.academic_year_id}',
   p_default_sort => 'name',
   p_writable => '{route_id,min_km,max_km}',

@@ -23,7 +23,7 @@ select core.define_record('webhook', p_table => 'webhook', p_key => 'w.id', p_on
     w.id, w.url, w.description, w.events, w.is_active, w.failing_since, w.disabled_at, w.created_by, w.created_at,
     w.updated_at
   $$,
-  p_search => $$platform.search_normal(w.url || ' ' || coalesce(w.description, ''))$$,
+  p_search => $$public.search_form(w.url || ' ' || coalesce(w.description, ''))$$,
   p_equals => '{is_active}',
   p_default_sort => 'created_at',
   p_writable => '{url,description,events,is_active,created_by}',
@@ -39,7 +39,7 @@ select core.define_record('webhook_delivery', p_table => 'webhook_delivery', p_k
     d.status_code, d.reason, d.response_body, d.next_attempt_at, d.last_attempt_at, d.sent_at, d.created_at,
     d.updated_at
   $$,
-  p_search => $$platform.search_normal(e.type || ' ' || coalesce(d.reason, ''))$$,
+  p_search => $$public.search_form(e.type || ' ' || coalesce(d.reason, ''))$$,
   p_equals => '{webhook_id,status}',
   p_default_sort => 'id', p_default_order => 'desc');
 select core.define_filter('webhook_delivery', 'event', 'e.type = :value');

@@ -5,7 +5,7 @@ create function core.search_patterns(p_search text) returns text[] language sql 
   return array(
     select '%' || regexp_replace(word, '([\\%_])', '\\\1', 'g') || '%'
     from unnest((string_to_array(
-      trim(regexp_replace(platform.search_normal(p_search), '\s+', ' ', 'g')), ' '))[1:8]) word
+      trim(regexp_replace(public.search_form(p_search), '\s+', ' ', 'g')), ' '))[1:8]) word
     where word <> '');
 comment on function core.search_patterns is 'LIKE patterns, one for each of the first 8 words of a search.';
 
@@ -37,7 +37,7 @@ create function core.record_where(p_record core.record, p jsonb) returns text la
       union all
       select case
           when p_record.search like '%:phrase%' then
-            replace(p_record.search, ':phrase', quote_literal(platform.search_normal(trim(p ->> 'search'))))
+            replace(p_record.search, ':phrase', quote_literal(public.search_form(trim(p ->> 'search'))))
           -- With format() instead of nested replace(), so that a search for «:pattern» is not replaced again.
           when p_record.search like '%:patterns%' then format(
             replace(replace(replace(p_record.search, '%', '%%'), ':patterns', '%1$L'), ':pattern', '%2$L'),
@@ -58,8 +58,8 @@ comment on function core.record_where is
   'The where clause of a list: the condition of the record, the filters, and the first 8 words of the search, or the '
   'search as one text.';
 
--- A sort that the record does not define is a column that it shows. Names are sorted as they are searched: ignoring
--- case and accents. An SQL function, so that the planner replaces the call by its argument.
+-- A sort that the record does not define is a column that it shows. Names are sorted ignoring case and accents. An SQL
+-- function, so that the planner replaces the call by its argument.
 create function core.sort_key(p_value anyelement) returns anyelement language sql immutable parallel safe as $$
   select p_value;
 $$;
@@ -246,7 +246,7 @@ create function core.json_page(p_rows json, p jsonb) returns json language sql s
     from request r
     cross join json_array_elements(p_rows) with ordinality e (row, position)
     where cardinality(r.patterns) = 0 or (
-      select platform.search_normal(string_agg(value, ' ')) like all (r.patterns) from json_each_text(e.row))
+      select public.search_form(string_agg(value, ' ')) like all (r.patterns) from json_each_text(e.row))
   ), ordered as (
     select row, row_number() over (order by
         case when not is_descending then key end nulls last,

@@ -64,7 +64,8 @@ comment on function core.student_user_ids is
 create function core.without_secrets(p_row jsonb) returns jsonb language sql immutable as $$
   select case when jsonb_typeof(p_row -> 'answer') = 'object'
     then jsonb_set(shown, '{answer}', (p_row -> 'answer') - secrets) else shown end
-  from (values ('{password_hash,search_text,token,token_hash,request_hash,key_hash,secret_hash}'::text[])) s (secrets)
+  from (values (
+    '{password_hash,search_text,search_name,token,token_hash,request_hash,key_hash,secret_hash}'::text[])) s (secrets)
   cross join lateral (select p_row - secrets) r (shown)
 $$;
 comment on function core.without_secrets is 'A row as jsonb without secrets, their hashes, and the text for searches.';

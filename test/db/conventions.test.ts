@@ -240,7 +240,7 @@ test('the joins of a record with one row per key add no rows, so Postgres remove
 });
 
 describe('a school', () => {
-  test('depends on nothing outside its schema except Postgres, extensions and search_normal, and nothing depends on it', async () => {
+  test('depends on nothing outside its schema except Postgres, extensions and the functions for search, and nothing depends on it', async () => {
     // Every object of the schema, and the parts of its tables (columns, defaults, policies, triggers, indexes).
     const crossing = await names(
       `with place as (
