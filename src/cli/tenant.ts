@@ -16,6 +16,7 @@ import { homeName } from '../servers/servers.ts';
 import { type ImportedSchool, importSchool, onServerOfSchool } from '../servers/school-server.ts';
 import { passwords } from '../domain/passwords.ts';
 import { TenantInput } from '../endpoints/platform.ts';
+import { normalizeText, receivedText } from '../http/received-text.ts';
 import type { Config } from '../process/config.ts';
 import { withClient } from '../process/database-access.ts';
 import { exitCodes } from './exit-codes.ts';
@@ -161,10 +162,10 @@ export const tenantCreate = (
   withClient(config, async (client) => {
     const { rows } = await client.query<{ id: string }>(
       'select id from platform.plan where id::text = $1 or lower(name) = lower($1) order by id::text = $1 desc',
-      [school.plan],
+      [normalizeText(school.plan)],
     );
     if (!rows[0]) throw new Error(`There is no plan ${JSON.stringify(school.plan)}.`);
-    const parsed = TenantInput.safeParse({
+    const given = {
       subdomain,
       name: school.name,
       contact_email: school.contactEmail,
@@ -176,7 +177,8 @@ export const tenantCreate = (
       ...(school.trialEndsAt === undefined ? {} : { trial_ends_at: school.trialEndsAt }),
       // Not an argument, as other users of the machine can see those.
       ...(process.env['ADMIN_PASSWORD'] ? { admin_password: process.env['ADMIN_PASSWORD'] } : {}),
-    });
+    };
+    const parsed = TenantInput.safeParse(receivedText(TenantInput, given));
     if (!parsed.success)
       throw new Error(parsed.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('\n'));
     const { admin_password, ...input } = parsed.data;

@@ -15,7 +15,7 @@ export async function createOperator(client: pg.Client, operator: NewOperator): 
   const { rowCount } = await client.query(
     `insert into platform.user_account
        (email, password_hash, first_name, last_name, role, analyst_tenant_ids, email_verified_at)
-     values (lower($1), $2, $3, $4, $5, $6, now())
+     values (lower($1), $2, normalize($3), normalize($4), $5, $6, now())
      on conflict (email) where deleted_at is null do nothing`,
     [operator.email, operator.passwordHash, operator.firstName, operator.lastName, operator.role, operator.tenantIds],
   );

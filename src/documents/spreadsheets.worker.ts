@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import type { Cell, ReadResult, ReadTask, SheetRow } from './spreadsheets.ts';
 
 /** Limits of the text of a file: several times what 5,000 full rows need. */
@@ -13,6 +14,7 @@ function cellText(value: Cell): string {
   if (value === null) return '';
   if (value instanceof Date) return value.toISOString().replace(/T00:00:00\.000Z$/, '');
   return String(value)
+    .normalize()
     .replace(/\r\n?/g, '\n')
     .trim()
     .replace(/^'(?='*[=+\-@\t\n＝＋－＠])/, '');
@@ -160,6 +162,7 @@ async function xlsxRows(content: Uint8Array) {
   const { unzipSync, zipSync } = await import('fflate');
   const parts = unzipSync(content, { filter: ({ name }) => /\.(xml|rels)$/.test(name) });
   for (const part of Object.values(parts)) {
+    if (!isUtf8(part)) throw new FileRefusal('The file has text that is not valid UTF-8.');
     refuseFarCells(part);
     refuseLongTokens(part);
   }

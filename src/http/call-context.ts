@@ -5,6 +5,7 @@ import { ApiError } from '../domain/errors.ts';
 import type { ApiKey } from './credentials/api-keys.ts';
 import { disconnectSignal } from './disconnect.ts';
 import type { Operation } from './operation.ts';
+import { headerText } from './received-text.ts';
 import { requestOwner } from './request-owner.ts';
 
 const keyOf = ({ tenantId, hash, isAdmitted }: ApiKey): NonNullable<CallContext['api_key']> => ({
@@ -15,12 +16,12 @@ const keyOf = ({ tenantId, hash, isAdmitted }: ApiKey): NonNullable<CallContext[
 
 /** The facts about the client that the audit log stores. */
 export function clientContext(req: Request): CallContext {
-  const agent = req.get('user-agent');
+  const agent = headerText(req, 'user-agent');
   return {
     request_id: req.id,
     ...(req.traceparent ? { traceparent: req.traceparent } : {}),
     ...(req.ip ? { ip: req.ip } : {}),
-    ...(agent ? { user_agent: agent.slice(0, 300) } : {}),
+    ...(agent ? { user_agent: agent.slice(0, 300).toWellFormed() } : {}),
     ...(req.claims?.impersonated_by ? { is_impersonated: true } : {}),
     ...(req.claims?.tenant_id === undefined ? {} : { school: req.claims.tenant_id }),
     ...(req.apiKey ? { api_key: keyOf(req.apiKey) } : {}),

@@ -55,7 +55,7 @@ export function choice<const V extends string>(
   );
 }
 
-const isRecord = (value: unknown): value is Record<string, unknown> =>
+export const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /**
@@ -79,7 +79,7 @@ const isBlank = (value: unknown) =>
   value === undefined || value === null || (typeof value === 'string' && value.trim() === '');
 
 /** The schema inside a wrapper or before a transformation; undefined if there is none. */
-function inner(schema: z.ZodType): z.ZodType | undefined {
+export function inner(schema: z.ZodType): z.ZodType | undefined {
   if (schema instanceof z.ZodOptional || schema instanceof z.ZodNullable || schema instanceof z.ZodDefault)
     return schema.unwrap() as z.ZodType;
   return schema instanceof z.ZodPipe ? (schema.in as z.ZodType) : undefined;

@@ -15,7 +15,12 @@ function fromExpress(error: unknown): unknown {
   if (type === 'entity.too.large')
     return new ApiError('payload_too_large', `The body may have ${sizeOf(error)} at most.`);
   if (error.status === 415)
-    return new ApiError('unsupported_media_type', 'The body has a charset or encoding that is not supported.');
+    return new ApiError(
+      'unsupported_media_type',
+      'The body has a charset or encoding that is not supported. Send UTF-8.',
+    );
+  if (type === 'entity.not.utf8')
+    return new ApiError('malformed_json', 'The body is not valid UTF-8, as JSON has to be.');
   if (typeof error.status === 'number' && error.status < 500)
     return new ApiError('validation_error', 'The request cannot be read.', { cause: error });
   return error;

@@ -10,6 +10,7 @@ import { authentication } from '../http/credentials/authenticate.ts';
 import { bodyReader } from '../http/body/json.ts';
 import { disconnectSignal } from '../http/disconnect.ts';
 import { requestContext } from '../http/call-context.ts';
+import { receivedText } from '../http/received-text.ts';
 import type { Services } from '../http/services.ts';
 import { builtFiles } from './built-pages.ts';
 import { contentPolicy } from './content-policy.ts';
@@ -32,7 +33,7 @@ const Admitted = z.object({ tenant_ids: z.array(z.int()).nullable() });
 const graphqlType = 'application/graphql-response+json';
 
 function parseBody(body: unknown): z.output<typeof Body> {
-  const parsed = Body.safeParse(body);
+  const parsed = Body.safeParse(receivedText(Body, body));
   if (parsed.success) return parsed.data;
   const details = parsed.error.issues.map(({ path, message }) => ({ path: path.join('.'), message }));
   throw new ApiError('validation_error', 'Send {"query": "…"}, with optional variables and operationName.', {

@@ -15,6 +15,7 @@ import { latestDocument, openapiText } from '../http/openapi/document.ts';
 import { describeRoot } from '../pages/root.ts';
 import { passwordPage } from '../pages/password-page.ts';
 import type { Operation } from '../http/operation.ts';
+import { refuseInvalidText } from '../http/received-text.ts';
 import { rateLimits } from '../http/limits/rate-limits.ts';
 import { apiRouter } from '../http/router.ts';
 import type { Services } from '../http/services.ts';
@@ -168,6 +169,7 @@ export function createApp(services: Services, operations: readonly Operation[]):
       }),
     );
   }
+  app.use(refuseInvalidText);
   app.use('/api/health', setPattern('/api/health'), healthRouter(services));
   app.use(
     '/api/docs',

@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import express, { type NextFunction, type Request, type Response } from 'express';
 import { ApiError } from '../../domain/errors.ts';
 
@@ -13,9 +14,19 @@ function isDeeperThan(value: unknown, maxDepth: number): boolean {
   return level.length > 0;
 }
 
+/** What the parser throws for a body that is no UTF-8. It passes on only errors whose status it can set. */
+const notUtf8 = (status: number) =>
+  Object.assign(new Error('The body is not UTF-8.'), { status, type: 'entity.not.utf8' });
+
+/** Refuses a body before it is decoded: a decoder replaces invalid bytes, and then different texts become equal. */
+function verify(_req: unknown, _res: unknown, bytes: Buffer, charset: string): void {
+  if (charset !== 'utf-8') throw notUtf8(415);
+  if (!isUtf8(bytes)) throw notUtf8(400);
+}
+
 /** Reads a JSON body of at most `limit`. Refuses other types, which express.json would treat as an empty body. */
 export function bodyReader(limit: string | number) {
-  const json = express.json({ limit, strict: false });
+  const json = express.json({ limit, strict: false, verify });
   return (req: Request, res: Response, next: NextFunction): void => {
     const hasBody = req.headers['transfer-encoding'] !== undefined || Number(req.headers['content-length'] ?? 0) > 0;
     if (hasBody && !req.is('application/json')) {

@@ -5,6 +5,7 @@ import multer, { MulterError } from 'multer';
 import { requestOwner } from '../request-owner.ts';
 import { ApiError } from '../../domain/errors.ts';
 import { PictureError, type PictureType, type Upload } from '../../domain/files.ts';
+import { normalizeText } from '../received-text.ts';
 import { bodyReader } from './json.ts';
 import type { UploadFields } from '../endpoint.ts';
 
@@ -19,6 +20,8 @@ export function receiveUpload(upload: UploadFields, readBody: RequestHandler): R
   const receive = multer({
     storage: multer.memoryStorage(),
     limits: { fileSize: maxBytes, files: 1, fields: 20, fieldSize: 10_000, parts: 25 },
+    // Browsers send names in UTF-8; the default is Latin-1.
+    defParamCharset: 'utf8',
   }).any();
   return (req, res, next) => {
     if (!req.is('multipart/form-data')) {
@@ -43,23 +46,39 @@ export function receiveUpload(upload: UploadFields, readBody: RequestHandler): R
       } else if (error) {
         next(new ApiError('validation_error', 'The multipart body is malformed.', { cause: error }));
       } else {
-        checkFile(req, upload).then(() => next(), next);
+        const fault = textFault(req);
+        if (fault) next(fault);
+        else checkFile(req, upload).then(() => next(), next);
       }
     });
   };
 }
 
-/** The file name without characters that are invalid in one. Multer decodes it as latin1, but browsers send UTF-8. */
-function storableName(name: string): string {
-  const bytes = Buffer.from(name, 'latin1');
-  const isDecoded = /[^\0-\xff]/.test(name) || !isUtf8(bytes);
-  return (
-    (isDecoded ? name : bytes.toString('utf8'))
-      .replace(/[\p{Cc}\p{Cf}/\\]/gu, '')
-      .slice(-200)
-      .toWellFormed() || 'file'
+/**
+ * The error for a field, or a name of a field or file, with U+FFFD. Multer decodes them, and has put that character in
+ * place of bytes that are invalid. A text that had it before was damaged elsewhere.
+ */
+function textFault({ body, files }: Request): ApiError | undefined {
+  const message = 'is not valid UTF-8';
+  const fields = Object.entries((body ?? {}) as Record<string, unknown>);
+  const field = fields.find((entry) => JSON.stringify(entry).includes('\ufffd'));
+  const file = (files as Express.Multer.File[] | undefined)?.find(({ fieldname, originalname }) =>
+    `${fieldname}${originalname}`.includes('\ufffd'),
   );
+  if (field)
+    return new ApiError('validation_error', `${field[0]}: ${message}`, { details: [{ path: field[0], message }] });
+  if (file)
+    return new ApiError('validation_error', `The name of the file ${message}.`, {
+      details: [{ path: file.fieldname, message: `has a name that ${message}` }],
+    });
+  return undefined;
 }
+
+/** The file name without characters that are invalid in one. */
+const storableName = (name: string): string =>
+  normalizeText(name.replace(/[\p{Cc}\p{Cf}/\\]/gu, ''))
+    .slice(-200)
+    .toWellFormed() || 'file';
 
 /** Text types cannot be detected from the content, so the extension decides if nothing else is detected. */
 const textTypes: Record<string, string> = { csv: 'text/csv' };

@@ -3,6 +3,7 @@ import { type Endpoint, pathParameters, queryOf } from '../endpoint.ts';
 import { ApiError, type ErrorDetail } from '../../domain/errors.ts';
 import { coerce } from '../coercion.ts';
 import { didYouMean } from '../did-you-mean.ts';
+import { receivedText } from '../received-text.ts';
 
 /** Maximum number of errors per response, so that a small request cannot produce a large response. */
 const maxDetails = 20;
@@ -167,7 +168,7 @@ export function validator(endpoint: Endpoint, method: string, path: string) {
       : { items: parse(body, input) };
   };
   return (request: { params: unknown; query: unknown; body: unknown }): Record<string, unknown> => {
-    let input: unknown = request.body === undefined ? {} : request.body;
+    let input: unknown = request.body === undefined ? {} : receivedText(body ?? z.unknown(), request.body);
     let given = {};
     if (readOnly.length > 0 && input !== null && typeof input === 'object' && !Array.isArray(input)) {
       const [own, other] = [true, false].map((isReadOnly) =>
@@ -176,6 +177,11 @@ export function validator(endpoint: Endpoint, method: string, path: string) {
       if (own && Object.keys(own).length > 0) given = { read_only: own };
       input = other;
     }
-    return { ...parseQuery(query, request.query), ...parseBody(input), ...given, ...parse(params, request.params) };
+    return {
+      ...parseQuery(query, receivedText(query, request.query)),
+      ...parseBody(input),
+      ...given,
+      ...parse(params, receivedText(params, request.params)),
+    };
   };
 }
