@@ -70,6 +70,9 @@ begin
   if v_refusal is not null then
     perform core.fail('forbidden', v_refusal);
   end if;
+  if p ? 'prepared_hash' then
+    update user_account set password_hash = p ->> 'prepared_hash' where id = v_user_id;
+  end if;
   v_challenge := core.login_challenge(v_user_id, (core.effective_rights(v_user_id)).roles, p ->> 'device_token',
     (p ->> 'is_required_for_operators')::boolean);
   if v_challenge is not null then
@@ -80,7 +83,8 @@ end $$;
 comment on function api.auth_session_open is
   '{user_id, password_hash, device_token} of a verified password → what api.session_answer returns or, for a user who '
   'needs a second factor, {challenge} of core.login_challenge. Compares the hash again: this proves that the facade '
-  'verified the password and that it has not changed since. Raises invalid_credentials, and forbidden if '
+  'verified the password and that it has not changed since. Stores prepared_hash, which the facade sends if the stored '
+  'hash is of the password as it was typed. Raises invalid_credentials, and forbidden if '
   'core.login_refusal has a reason.';
 
 create function api.session_answer(p_user_id bigint, p_device_token text) returns json language plpgsql as $$

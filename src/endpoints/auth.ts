@@ -4,7 +4,7 @@ import { cleanPicture } from '../documents/picture.ts';
 import { ApiError } from '../domain/errors.ts';
 import { toApiError } from '../http/errors.ts';
 import { refreshCookie, refreshTokenOf, requireSameOrigin } from '../http/credentials/cookies.ts';
-import { Deleted, email, id, optionalText, password, text, timestamp, timestamps } from '../http/schemas.ts';
+import { currentPassword, Deleted, email, id, optionalText, password, text, timestamp, timestamps } from '../http/schemas.ts';
 import {
   type Credentials,
   LoginAnswer,
@@ -32,7 +32,7 @@ const school = {
 const Login = z
   .strictObject({
     email,
-    password: z.string().min(1).max(200),
+    password: currentPassword,
     ...school,
     ...refreshCookieField,
   })
@@ -69,13 +69,14 @@ const Verified = z.object({ id, email_verified: z.literal(true) }).meta({ id: 'V
 const login: Handler = async (exchange) => {
   const { password, refresh_cookie, ...body } = exchange.params as z.output<typeof Login>;
   const rest = { ...body, device_token: storedDeviceToken(exchange) };
-  const credentials = await verified(exchange, 'auth_credentials', rest, password);
+  const { user_id, password_hash, prepared_hash } = await verified(exchange, 'auth_credentials', rest, password);
   const answer = JSON.parse(
     await exchange.call('auth_session_open', {
       ...rest,
       ...secondFactorSettings(exchange),
-      user_id: credentials.user_id,
-      password_hash: credentials.password_hash,
+      user_id,
+      password_hash,
+      prepared_hash,
     }),
   ) as OpenedSession | { challenge: StoredChallenge };
   if ('challenge' in answer) throw secondFactorRequired(exchange, answer.challenge);
@@ -233,7 +234,7 @@ export const auth = resource('/auth', 'Auth', 'Login, sessions, and your own pro
     operation: 'auth_password_change',
     summary: 'Change your own password',
     description: 'Ends your other sessions. The new password must differ from the current one.',
-    body: z.strictObject({ current_password: z.string().min(1).max(200), password }).meta({ id: 'PasswordChange' }),
+    body: z.strictObject({ current_password: currentPassword, password }).meta({ id: 'PasswordChange' }),
     response: json(Identified, { handler: changePassword }),
   },
   'POST /password/forgot': {

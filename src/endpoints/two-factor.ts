@@ -7,7 +7,7 @@ import {
   registrationOptions,
   type StoredPasskey,
 } from '../http/credentials/passkeys.ts';
-import { Deleted, id, text, timestamp } from '../http/schemas.ts';
+import { currentPassword, Deleted, id, text, timestamp } from '../http/schemas.ts';
 import {
   LoginAnswer,
   type OpenedSession,
@@ -24,7 +24,7 @@ const code = z
   .regex(/^\d{6}$/, 'must have six digits')
   .meta({ description: 'The six digits that the authenticator app shows.', examples: ['492039'] });
 const recoveryCode = text(50).meta({ description: 'One of the recovery codes. Each works once.' });
-const currentPassword = z.string().min(1).max(200).meta({ description: 'Your current password.' });
+const ownPassword = currentPassword.meta({ description: 'Your current password.' });
 /** What browsers return. The library checks it. */
 const browserAnswer = z
   .looseObject({ id: text(2000) })
@@ -230,7 +230,7 @@ export const twoFactor = resource('/auth', 'Two-factor login', 'Codes, recovery 
     operation: 'auth_totp_begin',
     summary: 'Set up an authenticator app',
     description: 'Nothing changes until a code of the app is confirmed. A second app replaces the first one.',
-    body: z.strictObject({ password: currentPassword }).meta({ id: 'TotpBegin' }),
+    body: z.strictObject({ password: ownPassword }).meta({ id: 'TotpBegin' }),
     response: json(TotpSetup, { handler: beginTotp }),
   },
   'POST /two-factor/totp/confirm': {
@@ -246,7 +246,7 @@ export const twoFactor = resource('/auth', 'Two-factor login', 'Codes, recovery 
     operation: 'auth_recovery_codes_create',
     summary: 'Create new recovery codes',
     description: 'The old ones stop working.',
-    body: z.strictObject({ password: currentPassword }).meta({ id: 'RecoveryCodesCreate' }),
+    body: z.strictObject({ password: ownPassword }).meta({ id: 'RecoveryCodesCreate' }),
     response: json(RecoveryCodes, { handler: createRecoveryCodes }),
   },
   'DELETE /two-factor': {
@@ -257,7 +257,7 @@ export const twoFactor = resource('/auth', 'Two-factor login', 'Codes, recovery 
       '409 invalid_state if your account needs a second factor.',
     body: z
       .strictObject({
-        password: currentPassword.optional(),
+        password: ownPassword.optional(),
         code: code.optional(),
         recovery_code: recoveryCode.optional(),
       })
@@ -268,7 +268,7 @@ export const twoFactor = resource('/auth', 'Two-factor login', 'Codes, recovery 
     operation: 'auth_passkeys_begin',
     summary: 'Begin to add a passkey',
     description: 'For operators with an authenticator app. Returns the options of `navigator.credentials.create`.',
-    body: z.strictObject({ password: currentPassword }).meta({ id: 'PasskeyBegin' }),
+    body: z.strictObject({ password: ownPassword }).meta({ id: 'PasskeyBegin' }),
     response: json(z.looseObject({ challenge: z.string() }).meta({ id: 'PasskeyOptions' }), { handler: beginPasskey }),
   },
   'POST /two-factor/passkeys': {

@@ -1,6 +1,8 @@
 import { z } from 'zod';
+import { isSettable, preparePassword } from '../domain/passwords.ts';
 import { booleanOf, isScalar, withCoercion } from './coercion.ts';
 import { didYouMean } from './did-you-mean.ts';
+import { keepForm } from './received-text.ts';
 
 /** Whether a text has no control characters except tab and line feed. Postgres cannot store NUL. */
 const isStorable = (text: string) => text.isWellFormed() && !/[\0-\x08\x0b-\x1f\x7f]/.test(text);
@@ -45,13 +47,17 @@ export const optionalText = (max: number) =>
     // Not a transform, whose examples the OpenAPI document would not show.
     .overwrite((value) => (value === '' ? null : value));
 
-/** A password of 8 to 200 characters, not trimmed. */
+/** A new password of 8 to 200 characters, prepared but not trimmed. */
 export const password = z
   .string()
+  .overwrite(preparePassword)
   .min(8)
   .max(200)
-  .refine(isStorable, 'must not contain control characters')
+  .refine(isSettable, 'must not contain control, invisible or unassigned characters')
   .meta({ description: '8 to 200 characters.', examples: ['correct horse battery'] });
+
+/** A password to verify. Any that was ever set is valid, in the form in which it was typed then. */
+export const currentPassword = keepForm(z.string().min(1).max(200));
 
 /** An email address, converted to lower case. */
 export const email = z

@@ -15,7 +15,7 @@ function observedPasswords() {
     started.push(password);
     return new Promise<string>((done) => running.push(() => done(`hash of ${password}`)));
   };
-  const passwords = fairPasswords({ hash: begin, verify: (_hash, password) => begin(password).then(() => true) });
+  const passwords = fairPasswords({ hash: begin, verify: (_hash, password) => begin(password).then(() => 'prepared' as const) });
   return {
     started,
     passwords,
@@ -82,7 +82,7 @@ test('a client that disconnects leaves the queue, and a full queue refuses the o
   for (const client of clients) client.disconnect();
   await settled();
   for (let n = 0; n < threads + 1; n++) await finish();
-  expect(await login).toBe(true);
+  expect(await login).toBe('prepared');
   expect(started).toHaveLength(threads + 1);
   expect(await guesses[threads]).toMatchObject({ message: 'The client disconnected.' });
 });

@@ -7,8 +7,8 @@ test('verifying a password runs argon2 with the same cost for unknown and known 
     verified.push(digest);
     return Promise.resolve(true);
   });
-  expect(await passwords.verify(hash, 'another password')).toBe(true);
-  expect(await passwords.verify(null, 'another password')).toBe(false);
+  expect(await passwords.verify(hash, 'another password')).toBe('prepared');
+  expect(await passwords.verify(null, 'another password')).toBe(null);
   // The order of the parameters in a PHC string is not fixed.
   const cost = (digest: string) =>
     digest

@@ -39,13 +39,18 @@ export interface Credentials {
   retry_after?: number;
 }
 
+/** Verified credentials. If the stored hash is of the password as typed, also the hash of its prepared form. */
+interface VerifiedCredentials extends Credentials {
+  prepared_hash?: string;
+}
+
 /** Verifies a password. @throws ApiError rate_limited after ten failures, invalid_credentials */
 export async function verified(
   exchange: Exchange,
   operation: string,
   params: object,
   password: string,
-): Promise<Credentials> {
+): Promise<VerifiedCredentials> {
   const { call, services } = exchange;
   const credentials = JSON.parse(await call(operation, params)) as Credentials;
   if (credentials.retry_after !== undefined) {
@@ -53,10 +58,10 @@ export async function verified(
       retryAfter: credentials.retry_after,
     });
   }
-  if (!(await services.passwords.verify(exchange, credentials.password_hash, password))) {
-    throw new ApiError('invalid_credentials', 'The email or the password is wrong.');
-  }
-  return credentials;
+  const match = await services.passwords.verify(exchange, credentials.password_hash, password);
+  if (!match) throw new ApiError('invalid_credentials', 'The email or the password is wrong.');
+  if (match === 'prepared') return credentials;
+  return { ...credentials, prepared_hash: await services.passwords.hash(exchange, password) };
 }
 
 /** What `api.session_answer` returns. */
