@@ -37,3 +37,31 @@ comment on function public.search_form is
   'The form of a text in which searches compare it: lower case, without accents, vowel points and invisible '
   'characters, with one letter for the usual variants of Arabic and Hebrew letters.';
 comment on function platform.search_normal is 'Normalizes text for sorting: lower case, without accents.';
+
+-- The service now stores texts in the normalization form NFC. A row whose new text would violate a constraint, such as
+-- a name that exists already, stays as it is.
+do $$
+declare
+  v_column record;
+  v_id bigint;
+begin
+  for v_column in
+    select *
+    from (values
+      ('tenant', 'name'), ('user_account', 'first_name'), ('user_account', 'last_name'), ('plan', 'name'),
+      ('notification_template', 'subject'), ('notification_template', 'body'), ('saved_question', 'name'),
+      ('saved_question', 'description')) c (table_name, name)
+  loop
+    for v_id in
+      execute format('select id from platform.%I where %I is not normalized', v_column.table_name, v_column.name)
+    loop
+      begin
+        execute format(
+          'update platform.%1$I set %2$I = normalize(%2$I) where id = $1', v_column.table_name, v_column.name)
+          using v_id;
+      exception when unique_violation or check_violation then
+        null;
+      end;
+    end loop;
+  end loop;
+end $$;
