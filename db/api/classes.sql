@@ -435,10 +435,11 @@ begin
     select distinct on (cs.id) cs.id as class_subject_id, ta.teacher_id
     from class_subject cs
     join subject s on s.id = cs.subject_id
-    join teaching_assignment ta on ta.class_id = cs.class_id and lower(ta.subject) in (lower(s.code), lower(s.name))
+    join teaching_assignment ta on ta.class_id = cs.class_id
+      and core.name_key(ta.subject) in (core.name_key(s.code), core.name_key(s.name))
     join teacher t on t.id = ta.teacher_id and t.is_active and t.deleted_at is null
     where cs.id = any (p_class_subject_ids) and cs.teacher_id is null
-    order by cs.id, lower(ta.subject) = lower(s.code) desc, ta.id
+    order by cs.id, core.name_key(ta.subject) = core.name_key(s.code) desc, ta.id
   )
   update class_subject cs
     set teacher_id = a.teacher_id
@@ -451,7 +452,7 @@ begin
       and s.id = cs.subject_id
       and ta.class_id = cs.class_id
       and ta.teacher_id = cs.teacher_id
-      and lower(ta.subject) in (lower(s.code), lower(s.name));
+      and core.name_key(ta.subject) in (core.name_key(s.code), core.name_key(s.name));
 end $$;
 comment on function api.link_assigned_teachers is
   'Gives new class subjects without a teacher the active teacher who was assigned to the class with the name or code '
@@ -461,7 +462,7 @@ create function api.classes_teachers_add(p jsonb) returns json language plpgsql 
 declare
   v_id bigint := (p ->> 'id')::bigint;
   v_teacher_id bigint := (p ->> 'teacher_id')::bigint;
-  v_subject text := lower(p ->> 'subject');
+  v_subject text := core.name_key(p ->> 'subject');
   v_subject_id bigint;
   v_answer jsonb;
 begin
@@ -477,15 +478,16 @@ begin
     into v_subject_id
     from class_subject cs
     join subject s on s.id = cs.subject_id
-    where cs.class_id = v_id and v_subject in (lower(s.code), lower(s.name))
-    order by lower(s.code) = v_subject desc, s.id
+    where cs.class_id = v_id and v_subject in (core.name_key(s.code), core.name_key(s.name))
+    order by core.name_key(s.code) = v_subject desc, s.id
     limit 1;
   if found then
     update class_subject set teacher_id = v_teacher_id where class_id = v_id and subject_id = v_subject_id;
     -- A text assignment for the same subject could contradict class_subject.
     delete from teaching_assignment ta
       using subject s
-      where s.id = v_subject_id and ta.class_id = v_id and lower(ta.subject) in (lower(s.code), lower(s.name));
+      where s.id = v_subject_id and ta.class_id = v_id
+        and core.name_key(ta.subject) in (core.name_key(s.code), core.name_key(s.name));
   elsif v_subject is not null or (p ->> 'is_class_teacher')::boolean is not true then
     insert into teaching_assignment (class_id, teacher_id, subject)
       values (v_id, v_teacher_id, p ->> 'subject')
@@ -499,7 +501,9 @@ begin
       (
         select subject
         from teaching_assignment
-        where class_id = v_id and teacher_id = v_teacher_id and lower(subject) = v_subject
+        where class_id = v_id and teacher_id = v_teacher_id and core.name_key(subject) = v_subject
+        order by id
+        limit 1
       ),
       v_answer ->> 'subject')));
 end $$;

@@ -69,7 +69,7 @@ begin
     from requested g
     left join fee_component c on c.fee_structure_id = p_id
       and (c.id = g.id
-        or (g.id is null and lower(c.name) = lower(g.name)
+        or (g.id is null and core.name_key(c.name) = core.name_key(g.name)
           and c.id not in (select o.id from requested o where o.id is not null)));
 
   select position, given_id

@@ -113,7 +113,7 @@ begin
   -- Two concurrent requests can both pass this check. The index holiday_name_key refuses the second one.
   if (v_name, v_date) is distinct from (v_before.name, v_before.date) and exists (
     select from api.holidays_between(v_date, v_date) h
-    where h.id is distinct from (p ->> 'id')::bigint and lower(h.name) = lower(v_name)) then
+    where h.id is distinct from (p ->> 'id')::bigint and core.name_key(h.name) = core.name_key(v_name)) then
     perform core.refuse_field('conflict',
       case when p ? 'name' or not p ? 'date' then 'name' else 'date' end,
       format('%s already has a holiday with this name. Choose another name or date.', v_date));

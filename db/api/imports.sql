@@ -238,16 +238,16 @@ create function api.import_references(p_rows jsonb, out ids jsonb, out errors ap
       'class',
       c.id,
       -- A class is found by name only in the current academic year.
-      case when y.is_current then lower(api.class_name(c.name, c.section)) end,
+      case when y.is_current then core.name_key(api.class_name(c.name, c.section)) end,
       c.grade_id,
       c.capacity - (select count(*) from student s where s.class_id = c.id and s.deleted_at is null)
     from class c
     join academic_year y on y.id = c.academic_year_id
     where api.reaches_whole_class(c.id)
     union all
-    select 'grade', id, lower(name), null, null from grade
+    select 'grade', id, core.name_key(name), null, null from grade
     union all
-    select 'religion', id, lower(name), null, null from religion
+    select 'religion', id, core.name_key(name), null, null from religion
   ), reference as (
     select
       w.kind,
@@ -261,7 +261,7 @@ create function api.import_references(p_rows jsonb, out ids jsonb, out errors ap
       min(k.free_places) as free_places
     from (select kind, name, id, array_agg(row_number) as rows from requested group by kind, name, id) w
     left join known k
-      on k.kind = w.kind and (w.name is null or k.name = lower(w.name)) and (w.id is null or k.id = w.id)
+      on k.kind = w.kind and (w.name is null or k.name = core.name_key(w.name)) and (w.id is null or k.id = w.id)
     group by w.kind, w.name, w.id, w.rows
   ), found as (
     select

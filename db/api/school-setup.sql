@@ -144,7 +144,13 @@ declare
   v_id bigint;
 begin
   perform api.lock_current_year();
-  select id into v_id from academic_year where lower(name) = lower(p ->> 'name') for no key update;
+  select id
+    into v_id
+    from academic_year
+    where core.name_key(name) = core.name_key(p ->> 'name')
+    order by lower(name) = lower(p ->> 'name') desc, id
+    limit 1
+    for no key update;
   p := p || jsonb_build_object('id', v_id);
   -- A running school that prepares its next year stays in the current one.
   if not (core.tenant_summary() ->> 'is_setup_complete')::boolean

@@ -174,7 +174,12 @@ comment on function core.archive_as is
 create function core.archive_plan(p_header jsonb) returns bigint
   language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
-  v_id bigint := (select p.id from platform.plan p where lower(p.name) = lower(p_header ->> 'plan'));
+  v_id bigint := (
+    select p.id
+    from platform.plan p
+    where core.name_key(p.name) = core.name_key(p_header ->> 'plan')
+    order by lower(p.name) = lower(p_header ->> 'plan') desc, p.id
+    limit 1);
 begin
   if v_id is null then
     perform core.fail('conflict', format('There is no plan called %s. Create it first.', p_header ->> 'plan'));

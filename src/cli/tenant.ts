@@ -161,7 +161,7 @@ export const tenantCreate = (
 ): Promise<void> =>
   withClient(config, async (client) => {
     const { rows } = await client.query<{ id: string }>(
-      'select id from platform.plan where id::text = $1 or lower(name) = lower($1) order by id::text = $1 desc',
+      'select id from platform.plan where id::text = $1 or core.name_key(name) = core.name_key($1) order by id::text = $1 desc',
       [normalizeText(school.plan)],
     );
     if (!rows[0]) throw new Error(`There is no plan ${JSON.stringify(school.plan)}.`);

@@ -1,10 +1,10 @@
 import { z } from 'zod';
 import { created, json, page, resource } from '../http/endpoint.ts';
-import { date, Deleted, id, pathId, text, timestamps } from '../http/schemas.ts';
+import { date, Deleted, id, nameText, pathId, timestamps } from '../http/schemas.ts';
 import { endsAfterStart } from './academics.ts';
 
 const fields = {
-  name: text(100).meta({ examples: ['First term'] }),
+  name: nameText(100).meta({ examples: ['First term'] }),
   academic_year_id: id,
   start_date: date,
   end_date: date.meta({ examples: ['2026-12-18'] }),

@@ -1,10 +1,10 @@
 import { z } from 'zod';
 import { created, json, page, resource } from '../http/endpoint.ts';
-import { date, Deleted, id, pathId, text, timestamps } from '../http/schemas.ts';
+import { date, Deleted, id, nameText, pathId, timestamps } from '../http/schemas.ts';
 import { attendanceRate } from './parts/attendance-rate.ts';
 
 const fields = {
-  name: text(100).meta({ examples: ['2026/2027'] }),
+  name: nameText(100).meta({ examples: ['2026/2027'] }),
   start_date: date,
   end_date: date.meta({ description: 'Less than two years after `start_date`.', examples: ['2027-07-31'] }),
   is_current: z

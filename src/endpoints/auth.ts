@@ -4,7 +4,18 @@ import { cleanPicture } from '../documents/picture.ts';
 import { ApiError } from '../domain/errors.ts';
 import { toApiError } from '../http/errors.ts';
 import { refreshCookie, refreshTokenOf, requireSameOrigin } from '../http/credentials/cookies.ts';
-import { currentPassword, Deleted, email, id, optionalText, password, text, timestamp, timestamps } from '../http/schemas.ts';
+import {
+  currentPassword,
+  Deleted,
+  email,
+  id,
+  nameText,
+  optionalText,
+  password,
+  text,
+  timestamp,
+  timestamps,
+} from '../http/schemas.ts';
 import {
   type Credentials,
   LoginAnswer,
@@ -57,7 +68,7 @@ export const Profile = UserContext.extend({
 }).meta({ id: 'Profile' });
 
 const ProfileChange = z
-  .strictObject({ first_name: text(100), last_name: text(100), phone: optionalText(50) })
+  .strictObject({ first_name: nameText(100), last_name: nameText(100), phone: optionalText(50) })
   .partial()
   .meta({ id: 'ProfileChange' });
 

@@ -1,12 +1,12 @@
 import { z } from 'zod';
 import { created, json, page, resource } from '../http/endpoint.ts';
-import { Deleted, flag, id, optionalText, pathId, text, timestamps } from '../http/schemas.ts';
+import { Deleted, flag, id, nameText, optionalNameText, pathId, timestamps } from '../http/schemas.ts';
 import { Student } from './students.ts';
 
 const ClassInput = z
   .strictObject({
-    name: text(100).meta({ examples: ['Grade 5'] }),
-    section: optionalText(50).meta({
+    name: nameText(100).meta({ examples: ['Grade 5'] }),
+    section: optionalNameText(50).meta({
       description: 'The combination of name and section is unique within the academic year, ignoring case.',
       examples: ['A'],
     }),
@@ -21,7 +21,7 @@ const ClassInput = z
       .max(10_000)
       .nullish()
       .meta({ description: 'Maximum number of students. Null means no limit.', examples: [30] }),
-    room: optionalText(50).meta({ examples: ['R12'] }),
+    room: optionalNameText(50).meta({ examples: ['R12'] }),
     school_unit_id: id.nullish(),
     programme_id: id.nullish(),
     medium_id: id.nullish(),
@@ -87,7 +87,7 @@ export const CopiedClasses = z
 const ClassTeacherInput = z
   .strictObject({
     teacher_id: id,
-    subject: optionalText(100).meta({
+    subject: optionalNameText(100).meta({
       description:
         'If it is the name or code of a subject of the class, the teacher of that subject is set. Any other text is ' +
         'stored as the subject of this assignment, and the teacher is linked as soon as the class gets a subject of ' +

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { created, json, page, resource } from '../http/endpoint.ts';
 import { choice } from '../http/coercion.ts';
-import { amount, date, Deleted, id, money, optionalText, pathId, text, timestamps } from '../http/schemas.ts';
+import { amount, date, Deleted, id, money, nameText, optionalText, pathId, timestamps } from '../http/schemas.ts';
 
 /** How often a fee component is billed. */
 export const frequency = choice(['one_time', 'monthly', 'quarterly', 'half_yearly', 'term', 'annual'], {
@@ -17,7 +17,7 @@ export const frequency = choice(['one_time', 'monthly', 'quarterly', 'half_yearl
     annual: ['annually', 'yearly', 'year', 'per year', 'every year'],
   },
 });
-const name = text(100).meta({ examples: ['Tuition'] });
+const name = nameText(100).meta({ examples: ['Tuition'] });
 const componentFields = { name, amount: money, frequency };
 
 const ComponentInput = z.strictObject(componentFields).meta({ id: 'FeeComponentInput' });

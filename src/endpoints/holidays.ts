@@ -1,12 +1,12 @@
 import { z } from 'zod';
 import { created, json, page, resource } from '../http/endpoint.ts';
-import { date, Deleted, id, pathId, text, timestamps } from '../http/schemas.ts';
+import { date, Deleted, id, nameText, pathId, timestamps } from '../http/schemas.ts';
 
 /** Longest range of days of a request: ten years. */
 const maxDays = 3660;
 
 const fields = {
-  name: text(100).meta({ examples: ["Founders' Day"] }),
+  name: nameText(100).meta({ examples: ["Founders' Day"] }),
   date,
   is_recurring: z.boolean().optional().meta({
     description:

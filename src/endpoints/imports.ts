@@ -5,7 +5,7 @@ import { disconnectSignal } from '../http/disconnect.ts';
 import { created, download, type FileHandler, type Handler, resource } from '../http/endpoint.ts';
 import { coerce } from '../http/coercion.ts';
 import { fileFormat } from './parts/exports.ts';
-import { flag, id, optionalText } from '../http/schemas.ts';
+import { flag, id, optionalNameText } from '../http/schemas.ts';
 import { csvType, readSheet, sheetFile, type SheetRow, xlsxType } from '../documents/spreadsheets.ts';
 import { details } from '../http/body/validate.ts';
 import { StudentInput } from './students.ts';
@@ -14,7 +14,7 @@ import { TeacherInput } from './teachers.ts';
 const maxRows = 5000;
 const maxBytes = 10 * 1024 * 1024;
 
-const name = (description: string) => optionalText(200).meta({ description });
+const name = (description: string) => optionalNameText(200).meta({ description });
 
 /** The fields of a row: those of a single create, and names as an alternative to ids. */
 const rows = {

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { created, json, page, resource, type Resource } from '../http/endpoint.ts';
-import { Deleted, id, optionalText, text, timestamps } from '../http/schemas.ts';
+import { Deleted, id, nameText, optionalText, timestamps } from '../http/schemas.ts';
 
 /** The endpoints of one reference list. */
 function list(path: `/${string}`, description: string, exampleName: string): Resource {
@@ -11,7 +11,7 @@ function list(path: `/${string}`, description: string, exampleName: string): Res
   const schema = singular.split(' ').map(capitalize).join('');
 
   const fields = {
-    name: text(100).meta({ description: 'Unique within the school, ignoring case.', examples: [exampleName] }),
+    name: nameText(100).meta({ description: 'Unique within the school, ignoring case.', examples: [exampleName] }),
     sequence: z
       .int32()
       .nullish()

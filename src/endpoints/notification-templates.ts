@@ -1,10 +1,10 @@
 import { z } from 'zod';
 import { created, json, page, resource } from '../http/endpoint.ts';
-import { Deleted, id, text, timestamps, uniqueBy } from '../http/schemas.ts';
+import { Deleted, id, nameText, timestamps, uniqueBy } from '../http/schemas.ts';
 import { channels, channelsAnswer, message, title, type, variableName } from './notifications.ts';
 
 const fields = {
-  name: text(100).meta({
+  name: nameText(100).meta({
     description:
       'A template with the name of an event, for example `attendance.absent`, overrides the texts of that event.',
     examples: ['Exam results'],

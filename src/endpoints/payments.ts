@@ -4,7 +4,19 @@ import { choice, withAlias } from '../http/coercion.ts';
 import { exported, exportFormat } from './parts/exports.ts';
 import { receiptFileName } from '../documents/invoice.ts';
 import { pdfDownload } from './parts/pdf-download.ts';
-import { amount, date, dateRange, id, money, optionalText, pathId, search, text, timestamps } from '../http/schemas.ts';
+import {
+  amount,
+  date,
+  dateRange,
+  id,
+  money,
+  optionalNameText,
+  optionalText,
+  pathId,
+  search,
+  text,
+  timestamps,
+} from '../http/schemas.ts';
 import { studentColumns } from './parts/student-columns.ts';
 
 export const paymentMethod = choice(['cash', 'check', 'card', 'bank_transfer', 'mobile_money', 'online', 'other'], {
@@ -20,7 +32,9 @@ export const paymentMethod = choice(['cash', 'check', 'card', 'bank_transfer', '
 /** The optional fields of a payment. */
 export const optionalPaymentFields = {
   payment_date: date.optional().meta({ description: 'Must not be in the future. Default: today.' }),
-  reference_number: optionalText(100).meta({ description: 'For example the number of a check or a bank transfer.' }),
+  reference_number: optionalNameText(100).meta({
+    description: 'For example the number of a check or a bank transfer.',
+  }),
   notes: optionalText(1000),
 };
 

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { choice } from '../http/coercion.ts';
 import { created, json, page, resource } from '../http/endpoint.ts';
-import { email, flag, id, text, timestamp, timestamps } from '../http/schemas.ts';
+import { email, flag, id, nameText, timestamp, timestamps } from '../http/schemas.ts';
 
 const role = choice(['admin', 'analyst']);
 
@@ -53,8 +53,8 @@ export const operators = resource('/platform/operators', 'Operators', 'What oper
     body: z
       .strictObject({
         email,
-        first_name: text(100).meta({ examples: ['Noor'] }),
-        last_name: text(100).meta({ examples: ['Haddad'] }),
+        first_name: nameText(100).meta({ examples: ['Noor'] }),
+        last_name: nameText(100).meta({ examples: ['Haddad'] }),
         ...operatorAccess,
       })
       .meta({ id: 'OperatorInput' }),

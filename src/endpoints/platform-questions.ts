@@ -5,11 +5,11 @@ import { ApiError } from '../domain/errors.ts';
 import { disconnectSignal } from '../http/disconnect.ts';
 import { created, download, type FileHandler, json, page, resource } from '../http/endpoint.ts';
 import { requestOwner } from '../http/request-owner.ts';
-import { Deleted, email, id, optionalText, pathId, text, timestamp, timestamps } from '../http/schemas.ts';
+import { Deleted, email, id, nameText, optionalText, pathId, timestamp, timestamps } from '../http/schemas.ts';
 
 const schedule = z.enum(['daily', 'weekly', 'monthly']).nullable();
 const fields = {
-  name: text(200).meta({ examples: ['Students by grade'] }),
+  name: nameText(200).meta({ examples: ['Students by grade'] }),
   description: optionalText(2000),
   query: z
     .string()

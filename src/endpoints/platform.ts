@@ -9,6 +9,7 @@ import {
   email,
   id,
   moment,
+  nameText,
   password,
   pathId,
   text,
@@ -39,7 +40,7 @@ const subdomain = z
   .meta({ examples: ['green-valley'], override: { type: 'string', pattern: '^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$' } });
 
 const tenantFields = {
-  name: text(200).meta({ examples: ['Green Valley School'] }),
+  name: nameText(200).meta({ examples: ['Green Valley School'] }),
   subdomain,
   contact_email: email,
   plan_id: id.optional(),
@@ -79,8 +80,8 @@ export const TenantInput = z
     ...tenantFields,
     admin_email: email.optional().meta({ description: 'Email of the first admin. Default: contact_email.' }),
     admin_password: password.optional().meta({ description: 'Without it, an invitation is sent.' }),
-    admin_first_name: text(100).optional(),
-    admin_last_name: text(100).optional(),
+    admin_first_name: nameText(100).optional(),
+    admin_last_name: nameText(100).optional(),
   })
   .refine(({ plan_id, plan }) => plan_id !== undefined || plan !== undefined, {
     path: ['plan_id'],
@@ -157,7 +158,7 @@ export const TenantDetail = Tenant.extend({
 
 const PlanInput = z
   .strictObject({
-    name: text(100).meta({ examples: ['Standard'] }),
+    name: nameText(100).meta({ examples: ['Standard'] }),
     price_monthly: money,
     max_students: z.int().min(0).max(10_000_000),
     max_teachers: z.int().min(0).max(1_000_000),

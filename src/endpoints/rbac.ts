@@ -1,10 +1,10 @@
 import { z } from 'zod';
 import { created, json, page, resource } from '../http/endpoint.ts';
-import { Deleted, id, optionalText, text, timestamps } from '../http/schemas.ts';
+import { Deleted, id, nameText, optionalText, timestamps } from '../http/schemas.ts';
 
 const RoleInput = z
   .strictObject({
-    name: text(100).meta({ examples: ['Librarian'] }),
+    name: nameText(100).meta({ examples: ['Librarian'] }),
     description: optionalText(500),
     permission_ids: z
       .array(id)

@@ -8,9 +8,9 @@ import {
   email,
   flag,
   id,
+  nameText,
   optionalText,
   pictureUrl,
-  text,
   timestamps,
   uniqueBy,
 } from '../http/schemas.ts';
@@ -110,7 +110,7 @@ const hosts = withCoercion(z.array(host).max(50).superRefine(uniqueBy()), (value
 
 const SchoolInfoInput = z
   .strictObject({
-    name: text(200)
+    name: nameText(200)
       .optional()
       .meta({ examples: ['Green Valley School'] }),
     address: optionalText(500),
@@ -179,7 +179,7 @@ export const Status = z
 
 const YearInput = z
   .strictObject({
-    name: text(100).meta({ examples: ['2026/2027'] }),
+    name: nameText(100).meta({ examples: ['2026/2027'] }),
     start_date: date,
     end_date: date.meta({ examples: ['2027-07-31'] }),
   })
@@ -191,7 +191,7 @@ const GradesInput = z
     grades: z
       .array(
         z.strictObject({
-          name: text(100).meta({ examples: ['Grade 1'] }),
+          name: nameText(100).meta({ examples: ['Grade 1'] }),
           sequence: z
             .int()
             .min(0)

@@ -6,9 +6,10 @@ import {
   email,
   flag,
   id,
+  nameText,
+  optionalNameText,
   optionalText,
   pathId,
-  text,
   timestamp,
   timestamps,
   uniqueBy,
@@ -19,10 +20,10 @@ import { attendanceRate } from './parts/attendance-rate.ts';
 import { newLogin } from './parts/new-login.ts';
 
 const fields = {
-  first_name: text(100).meta({ examples: ['Amina'] }),
-  last_name: text(100).meta({ examples: ['Okafor'] }),
-  roll_number: optionalText(50).meta({ examples: ['17'] }),
-  admission_number: text(50)
+  first_name: nameText(100).meta({ examples: ['Amina'] }),
+  last_name: nameText(100).meta({ examples: ['Okafor'] }),
+  roll_number: optionalNameText(50).meta({ examples: ['17'] }),
+  admission_number: nameText(50)
     .optional()
     .meta({ description: 'Unique within the school. If omitted, the next free number is used.', examples: ['000417'] }),
   date_of_birth: date.nullish(),
@@ -34,7 +35,7 @@ const fields = {
   }),
   grade_id: id.nullish(),
   religion_id: id.nullish(),
-  parent_name: optionalText(200),
+  parent_name: optionalNameText(200),
   parent_phone: optionalText(50),
   parent_email: email.nullish(),
   address: optionalText(500),

@@ -4,6 +4,7 @@ import {
   Deleted,
   id,
   ignored,
+  nameText,
   optionalText,
   pathId,
   text,
@@ -20,8 +21,8 @@ export const periodsPerWeek = z
   .meta({ description: 'Periods per week.', examples: [5] });
 
 const fields = {
-  name: text(100).meta({ examples: ['Mathematics'] }),
-  code: text(50).meta({ description: 'Unique within the school, ignoring case.', examples: ['MATH'] }),
+  name: nameText(100).meta({ examples: ['Mathematics'] }),
+  code: nameText(50).meta({ description: 'Unique within the school, ignoring case.', examples: ['MATH'] }),
   subject_context_id: id.nullish().meta({ description: 'The context (kind) of the subject.' }),
   description: optionalText(500),
 };

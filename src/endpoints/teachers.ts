@@ -9,6 +9,8 @@ import {
   email,
   flag,
   id,
+  nameText,
+  optionalNameText,
   optionalText,
   pathId,
   text,
@@ -20,13 +22,13 @@ import { newLogin } from './parts/new-login.ts';
 import { dayOfWeek, maxPeriods, period } from './parts/school-day.ts';
 
 const fields = {
-  first_name: text(100).meta({ examples: ['Ngozi'] }),
-  last_name: text(100).meta({ examples: ['Bello'] }),
+  first_name: nameText(100).meta({ examples: ['Ngozi'] }),
+  last_name: nameText(100).meta({ examples: ['Bello'] }),
   email: email.nullish(),
   phone: optionalText(50),
-  employee_number: optionalText(50).meta({ description: 'Unique within the school.', examples: ['T017'] }),
+  employee_number: optionalNameText(50).meta({ description: 'Unique within the school.', examples: ['T017'] }),
   qualification: optionalText(200).meta({ examples: ['M.Sc. Mathematics'] }),
-  specialization: optionalText(100).meta({ examples: ['Mathematics'] }),
+  specialization: optionalNameText(100).meta({ examples: ['Mathematics'] }),
   joined_on: date.nullish(),
   date_of_birth: date.nullish(),
   gender: gender.nullish(),
@@ -202,7 +204,7 @@ export const teachers = resource(
       response: page(Teacher, {
         class_id: pathId.optional().meta({ description: 'Teachers of this class.' }),
         is_active: flag.optional(),
-        specialization: text(100).optional().meta({ description: 'Case and accents are ignored.' }),
+        specialization: nameText(100).optional().meta({ description: 'Case and accents are ignored.' }),
       }),
     },
     'POST /': {

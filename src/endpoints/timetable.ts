@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { generateTimetable } from '../timetable/generation.ts';
 import { disconnectSignal } from '../http/disconnect.ts';
 import { created, type Handler, json, page, resource } from '../http/endpoint.ts';
-import { clock, Deleted, id, optionalText, pathId, timestamps, uniqueBy } from '../http/schemas.ts';
+import { clock, Deleted, id, optionalNameText, pathId, timestamps, uniqueBy } from '../http/schemas.ts';
 import { requestOwner } from '../http/request-owner.ts';
 import { timetablePrint } from './schedule.ts';
 import { dayOfWeek, dayOfWeekParameter, maxPeriods, period } from './parts/school-day.ts';
@@ -62,7 +62,10 @@ const slotFields = {
   day_of_week: dayOfWeek,
   period,
   teacher_id: id.nullish().meta({ description: 'An active teacher. Null for a study period.' }),
-  room: optionalText(50).meta({ description: 'Only if it differs from the room of the class.', examples: ['Lab 2'] }),
+  room: optionalNameText(50).meta({
+    description: 'Only if it differs from the room of the class.',
+    examples: ['Lab 2'],
+  }),
   is_pinned: isPinned.optional(),
 };
 const SlotInput = z.strictObject(slotFields).meta({ id: 'TimetableSlotInput' });

@@ -1,9 +1,9 @@
 import { z } from 'zod';
 import { created, json, page, resource } from '../http/endpoint.ts';
-import { date, Deleted, flag, id, optionalText, text, timestamps } from '../http/schemas.ts';
+import { date, Deleted, flag, id, nameText, optionalText, timestamps } from '../http/schemas.ts';
 
 const fields = {
-  registration_number: text(50).meta({
+  registration_number: nameText(50).meta({
     description: 'Unique within the school, ignoring case.',
     examples: ['LX21 ABC'],
   }),

@@ -1,16 +1,16 @@
 import { z } from 'zod';
 import { created, json, page, resource } from '../http/endpoint.ts';
 import { choice } from '../http/coercion.ts';
-import { date, Deleted, flag, id, optionalText, text, timestamps } from '../http/schemas.ts';
+import { date, Deleted, flag, id, nameText, optionalText, timestamps } from '../http/schemas.ts';
 
-const name = text(100).meta({ examples: ['Kofi Mensah'] });
+const name = nameText(100).meta({ examples: ['Kofi Mensah'] });
 const phone = optionalText(50).meta({ examples: ['+44 20 7946 0123'] });
 const isActive = z.boolean().optional().meta({ description: 'Whether the person currently works for the school.' });
 
 const driverFields = {
   name,
   phone,
-  license_number: text(50).meta({
+  license_number: nameText(50).meta({
     description: 'Unique within the school, ignoring case.',
     examples: ['MENSA712116K99'],
   }),

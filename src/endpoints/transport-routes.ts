@@ -1,6 +1,17 @@
 import { z } from 'zod';
 import { created, json, page, resource } from '../http/endpoint.ts';
-import { clock, Deleted, flag, id, optionalText, pathId, text, timestamps, uniqueBy } from '../http/schemas.ts';
+import {
+  clock,
+  Deleted,
+  flag,
+  id,
+  nameText,
+  optionalNameText,
+  optionalText,
+  pathId,
+  timestamps,
+  uniqueBy,
+} from '../http/schemas.ts';
 
 /** Kilometers with at most two decimals. More decimals are refused instead of rounded. */
 export const kilometers = z
@@ -11,8 +22,8 @@ export const kilometers = z
   .meta({ examples: [12.5] });
 
 const routeFields = {
-  name: text(100).meta({ examples: ['North'] }),
-  code: optionalText(50).meta({ description: 'Unique within the school, ignoring case.', examples: ['N1'] }),
+  name: nameText(100).meta({ examples: ['North'] }),
+  code: optionalNameText(50).meta({ description: 'Unique within the school, ignoring case.', examples: ['N1'] }),
   start_point: optionalText(200),
   end_point: optionalText(200),
   distance_km: kilometers.nullish(),
@@ -85,7 +96,7 @@ const sequence = z
     examples: [1],
   });
 const stopFields = {
-  name: text(100).meta({ examples: ['Oak Street'] }),
+  name: nameText(100).meta({ examples: ['Oak Street'] }),
   sequence: sequence.optional(),
   pickup_time: clock.nullish().meta({ description: 'On the way to school, `HH:MM`. Must increase from stop to stop.' }),
   drop_time: clock.nullish().meta({

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { created, json, page, resource } from '../http/endpoint.ts';
 import { exported, exportFormat } from './parts/exports.ts';
-import { amount, date, Deleted, id, money, pathId, text, timestamps } from '../http/schemas.ts';
+import { amount, date, Deleted, id, money, nameText, pathId, timestamps } from '../http/schemas.ts';
 import { frequency } from './fee-structures.ts';
 import { Generated } from './student-fees.ts';
 import { kilometers } from './transport-routes.ts';
@@ -85,7 +85,10 @@ export const Dashboard = z
   .meta({ id: 'TransportDashboard' });
 
 const planFields = {
-  name: text(100).meta({ description: 'Unique among the fee structures of the year.', examples: ['Bus, up to 5 km'] }),
+  name: nameText(100).meta({
+    description: 'Unique among the fee structures of the year.',
+    examples: ['Bus, up to 5 km'],
+  }),
   route_id: id.nullish().meta({ description: 'Applies to students who ride this route.' }),
   min_km: kilometers.nullish().meta({ description: 'Applies to routes of at least this length.', examples: [0] }),
   max_km: kilometers.nullish().meta({ description: 'Applies to routes shorter than this length.', examples: [5] }),

@@ -5,11 +5,11 @@ import {
   email,
   flag,
   id,
+  nameText,
   optionalText,
   password,
   pathId,
   pictureUrl,
-  text,
   timestamp,
   timestamps,
 } from '../http/schemas.ts';
@@ -17,8 +17,8 @@ import { Session } from './parts/session.ts';
 
 const fields = {
   email,
-  first_name: text(100).meta({ examples: ['Noor'] }),
-  last_name: text(100).meta({ examples: ['Haddad'] }),
+  first_name: nameText(100).meta({ examples: ['Noor'] }),
+  last_name: nameText(100).meta({ examples: ['Haddad'] }),
   phone: optionalText(50),
   password: password.optional().meta({ description: 'Without it, an invitation is sent by email.' }),
   role_ids: z.array(id).max(50).optional(),

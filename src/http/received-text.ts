@@ -98,8 +98,8 @@ function undecodableParameter(query: string): string | undefined {
 }
 
 /**
- * Refuses a request whose path, query or stored headers are no text in UTF-8, before something decodes them and replaces
- * what is invalid. Node itself refuses an address with bytes that are not ASCII.
+ * Refuses a request whose path, query or stored headers are no text in UTF-8, before something decodes them and
+ * replaces what is invalid. Node itself refuses an address with bytes that are not ASCII.
  */
 export const refuseInvalidText: RequestHandler = (req, _res, next) => {
   const [path = '', query = ''] = req.url.split(/\?(.*)/s, 2);

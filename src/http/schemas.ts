@@ -36,16 +36,35 @@ export const ignored = z
   .overwrite(() => undefined)
   .meta({ readOnly: true, description: 'Ignored, so that an entry can be sent back as it was read.' });
 
-/** Trimmed text of at most `max` characters; not empty unless `min` is 0. */
-export const text = (max: number, min = 1) =>
-  z.string().trim().min(min).max(max).refine(isStorable, 'must not contain control characters');
+const bounded = (schema: z.ZodString, max: number, min: number) =>
+  schema.min(min).max(max).refine(isStorable, 'must not contain control characters');
 
 /** Text that may be absent or null. Empty text becomes null, because forms send it for empty inputs. */
-export const optionalText = (max: number) =>
-  text(max, 0)
+const optional = (schema: z.ZodString) =>
+  schema
     .nullish()
     // Not a transform, whose examples the OpenAPI document would not show.
     .overwrite((value) => (value === '' ? null : value));
+
+/** Trimmed text of at most `max` characters; not empty unless `min` is 0. */
+export const text = (max: number, min = 1) => bounded(z.string().trim(), max, min);
+
+/** As `text`, but may be absent, null or empty. */
+export const optionalText = (max: number) => optional(text(max, 0));
+
+/**
+ * A name, number or code: text on one line, in which white space of any kind and length is one space. Otherwise two
+ * names that look the same would be different, and could not be found by what people type.
+ */
+export const nameText = (max: number, min = 1) =>
+  bounded(
+    z.string().overwrite((value) => value.replace(/\s+/g, ' ').trim()),
+    max,
+    min,
+  );
+
+/** As `nameText`, but may be absent, null or empty. */
+export const optionalNameText = (max: number) => optional(nameText(max, 0));
 
 /** A new password of 8 to 200 characters, prepared but not trimmed. */
 export const password = z

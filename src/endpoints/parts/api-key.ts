@@ -1,13 +1,13 @@
 import { z } from 'zod';
 import { generateApiKey } from '../../http/credentials/api-keys.ts';
 import type { Endpoint, Handler } from '../../http/endpoint.ts';
-import { id, moment, text, timestamp, timestamps } from '../../http/schemas.ts';
+import { id, moment, nameText, timestamp, timestamps } from '../../http/schemas.ts';
 
 // What the API keys of schools and those of the platform have in common.
 
 /** The fields of a request. */
 export const keyFields = {
-  name: text(100).meta({ description: 'What the key is for.', examples: ['Payroll'] }),
+  name: nameText(100).meta({ description: 'What the key is for.', examples: ['Payroll'] }),
   expires_at: moment.nullish().meta({
     description: 'When the key stops working; null for never. The service may require an expiry.',
     examples: ['2099-12-31T00:00:00Z'],

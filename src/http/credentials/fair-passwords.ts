@@ -11,7 +11,11 @@ export interface FairPasswords {
   /** As `Passwords.hash`. @throws ApiError `unavailable` if too many wait; the reason of the signal of the client */
   hash(exchange: { req: Request; res: Response }, password: string): Promise<string>;
   /** As `Passwords.verify`. @throws as `hash` */
-  verify(exchange: { req: Request; res: Response }, passwordHash: string | null, password: string): Promise<PasswordMatch | null>;
+  verify(
+    exchange: { req: Request; res: Response },
+    passwordHash: string | null,
+    password: string,
+  ): Promise<PasswordMatch | null>;
 }
 
 /** The threads of libuv, unless `UV_THREADPOOL_SIZE` sets another number. One hash takes one thread for 20 to 60 ms. */
