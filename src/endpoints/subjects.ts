@@ -7,7 +7,6 @@ import {
   nameText,
   optionalText,
   pathId,
-  text,
   timestamps,
   uniqueBy,
   withDefault,
