@@ -15,7 +15,10 @@ function observedPasswords() {
     started.push(password);
     return new Promise<string>((done) => running.push(() => done(`hash of ${password}`)));
   };
-  const passwords = fairPasswords({ hash: begin, verify: (_hash, password) => begin(password).then(() => 'prepared' as const) });
+  const passwords = fairPasswords({
+    hash: begin,
+    verify: (_hash, password) => begin(password).then(() => 'prepared' as const),
+  });
   return {
     started,
     passwords,
