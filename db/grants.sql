@@ -122,7 +122,7 @@ begin
     end if;
   end loop;
 end $$;
-grant select on core.webhook_event_type to school_tenant;
+grant select on core.webhook_event_type to school_tenant, school_platform;
 grant select on core.error, core.permission, core.record, core.notification_event to school_tenant, school_platform;
 grant execute on function platform.search_normal(text) to school_tenant, school_platform;
 

@@ -1,6 +1,7 @@
 -- /api/webhooks: addresses that receive the events of the school. A message contains what any user of the school may
--- see, so every operation needs the scope of the whole school. The functions api.webhook_… also serve the webhooks of
--- the platform (platform-webhooks.sql): the tables have the same names.
+-- see, so every operation needs the scope of the whole school. Whoever changes where messages go, or sends one, needs
+-- the permissions of their events too. The functions api.webhook_… also serve the webhooks of the platform
+-- (platform-webhooks.sql): the tables have the same names.
 
 select core.define_operation('webhooks_list', p_permission => 'webhook.manage');
 select core.define_operation('webhooks_create', p_permission => 'webhook.manage', p_idempotent => true,
@@ -34,6 +35,13 @@ select core.define_sort('webhook', 'created_at', 'w.created_at');
 select core.define_record('webhook_delivery', p_table => 'webhook_delivery', p_key => 'd.id',
   p_one_row_per_key => true,
   p_source => 'webhook_delivery d left join webhook_event e on e.id = d.event_id',
+  -- A response can repeat the message.
+  p_condition => $$
+    (select event.type from webhook_event event where event.id = d.event_id) <> all (array(
+      select t.name
+      from core.webhook_event_type t
+      where t.permission is not null and not core.has_permission_for_all(t.permission)))
+  $$,
   p_columns => $$
     d.id, d.webhook_id, api.webhook_message_id(d.event_id) as message_id, e.type as event, d.status, d.attempts,
     d.status_code, d.reason, d.response_body, d.next_attempt_at, d.last_attempt_at, d.sent_at, d.created_at,
@@ -69,8 +77,13 @@ comment on function api.webhook_create is
 
 create function api.webhook_update(p jsonb) returns jsonb language plpgsql as $$
 declare
+  v_url text := (select url from webhook where id = (p ->> 'id')::bigint);
   v_id bigint := core.record_update('webhook', p);
 begin
+  -- Messages for one receiver are not for another one.
+  update webhook_delivery
+    set status = 'failed', reason = 'url_changed', next_attempt_at = null
+    where webhook_id = v_id and status = 'pending' and p ->> 'url' <> v_url;
   if (select is_active from webhook where id = v_id) then
     if not exists (select from webhook_secret where webhook_id = v_id and expires_at is null) then
       perform core.fail('invalid_state', 'The webhook has no secret. Rotate its secret first.');
@@ -86,8 +99,8 @@ begin
   return api.webhook_record(v_id);
 end $$;
 comment on function api.webhook_update is
-  'Updates a webhook. Disabling it ends the deliveries that are still pending. Raises invalid_state if it is enabled '
-  'without a secret, as after an import of the school.';
+  'Updates a webhook. Disabling it, or another address, ends the deliveries that are still pending. Raises '
+  'invalid_state if it is enabled without a secret, as after an import of the school.';
 
 create function api.webhook_rotate_secret(p jsonb) returns jsonb language plpgsql as $$
 declare
@@ -160,7 +173,7 @@ begin
   select t.name, t.permission
     into v_refused
     from core.webhook_event_type t
-    where t.name = any (p_events) and not core.has_permission_for_all(t.permission)
+    where t.name = any (p_events) and t.permission is not null and not core.has_permission_for_all(t.permission)
     order by t.name
     limit 1;
   if found then
@@ -171,6 +184,15 @@ end $$;
 comment on function api.require_webhook_events is
   'Raises forbidden if the user lacks, for the whole school, a permission that one of the events needs. Otherwise a '
   'webhook could send data to its creator that the creator may not see.';
+
+create function api.require_webhook(p_id bigint) returns void language plpgsql stable as $$
+begin
+  perform core.require_whole_school();
+  perform api.require_webhook_events((select events from webhook where id = p_id));
+end $$;
+comment on function api.require_webhook is
+  'Raises forbidden if the user may not see all that a webhook receives. For each operation that sends something to a '
+  'webhook, or changes or deletes it.';
 
 create function api.webhooks_list(p jsonb) returns json language plpgsql stable as $$
 begin
@@ -200,34 +222,38 @@ create function api.webhooks_update(p jsonb) returns json language plpgsql as $$
 declare
   v_webhook jsonb;
 begin
-  perform core.require_whole_school();
+  perform api.require_webhook((p ->> 'id')::bigint);
   v_webhook := api.webhook_update(p);
   perform api.require_webhook_events(array(select jsonb_array_elements_text(v_webhook -> 'events')));
   return v_webhook;
 end $$;
 comment on function api.webhooks_update is
-  'Updates a webhook, as api.webhook_update. Raises forbidden if the user lacks the permission of one of its events.';
+  'Updates a webhook, as api.webhook_update. Raises forbidden if the user lacks the permission of one of its '
+  'events, before or after the change.';
 
 create function api.webhooks_delete(p jsonb) returns json language plpgsql as $$
 begin
-  perform core.require_whole_school();
+  perform api.require_webhook((p ->> 'id')::bigint);
   return core.record_delete('webhook', p);
 end $$;
-comment on function api.webhooks_delete is 'Deletes a webhook with its secrets and its delivery log.';
+comment on function api.webhooks_delete is
+  'Deletes a webhook with its secrets and its delivery log. Raises forbidden as api.require_webhook.';
 
 create function api.webhooks_rotate_secret(p jsonb) returns json language plpgsql as $$
 begin
-  perform core.require_whole_school();
+  perform api.require_webhook((p ->> 'id')::bigint);
   return api.webhook_rotate_secret(p);
 end $$;
-comment on function api.webhooks_rotate_secret is 'Replaces the secret of a webhook, as api.webhook_rotate_secret.';
+comment on function api.webhooks_rotate_secret is
+  'Replaces the secret of a webhook, as api.webhook_rotate_secret. Raises forbidden as api.require_webhook.';
 
 create function api.webhooks_test(p jsonb) returns json language plpgsql as $$
 begin
-  perform core.require_whole_school();
+  perform api.require_webhook((p ->> 'id')::bigint);
   return api.webhook_test((p ->> 'id')::bigint);
 end $$;
-comment on function api.webhooks_test is 'Sends a test event, as api.webhook_test.';
+comment on function api.webhooks_test is
+  'Sends a test event, as api.webhook_test. Raises forbidden as api.require_webhook.';
 
 create function api.webhooks_deliveries_list(p jsonb) returns json language plpgsql stable as $$
 begin
@@ -236,12 +262,19 @@ begin
   return core.record_page('webhook_delivery', p || jsonb_build_object('webhook_id', p -> 'id'));
 end $$;
 comment on function api.webhooks_deliveries_list is
-  'The deliveries of a webhook, newest first. Searches event and reason. Filters: status, event. Raises not_found for '
-  'the webhook.';
+  'The deliveries of a webhook whose events the user may see, newest first. Searches event and reason. Filters: '
+  'status, event. Raises not_found for the webhook.';
 
 create function api.webhooks_deliveries_replay(p jsonb) returns json language plpgsql as $$
 begin
-  perform core.require_whole_school();
+  perform api.require_webhook((p ->> 'id')::bigint);
+  perform api.require_webhook_events(array(
+    select e.type
+    from webhook_delivery d
+    join webhook_event e on e.id = d.event_id
+    where d.id = (p ->> 'delivery_id')::bigint and d.webhook_id = (p ->> 'id')::bigint));
   return api.webhook_replay(p);
 end $$;
-comment on function api.webhooks_deliveries_replay is 'Sends the message of a delivery again, as api.webhook_replay.';
+comment on function api.webhooks_deliveries_replay is
+  'Sends the message of a delivery again, as api.webhook_replay. Raises forbidden if the user lacks the permission of '
+  'the event of the message, which may no longer be one of the webhook.';

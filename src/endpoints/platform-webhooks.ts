@@ -28,5 +28,5 @@ export const platformWebhooks = webhookResource({
     'job.failed',
   ],
   example: ['tenant.created', 'subscription.cancelled'],
-  permissions: { events: 'The events to send.', create: '', update: '' },
+  permissions: { events: 'The events to send.', create: '', update: '', use: '', deliveries: '', replay: '' },
 });

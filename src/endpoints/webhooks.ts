@@ -41,8 +41,11 @@ export const webhooks = webhookResource({
       'teacher.read, class.read, attendance.read, timetable.read, fee.read (invoices and payments), transport.read.',
     create: '403 `forbidden` if you may not read the records of an event. ',
     update:
-      ' 403 `forbidden` if you may not read the records of one of its events. 409 `invalid_state` to enable a ' +
-      'webhook ' +
-      'without a secret, as after an import of the school: rotate the secret first.',
+      ' 403 `forbidden` if you may not read the records of one of its events, before or after the change. 409 ' +
+      '`invalid_state` to enable a webhook without a secret, as after an import of the school: rotate the secret first.',
+    use: ' 403 `forbidden` if you may not read the records of one of its events.',
+    deliveries: ' Without those whose records you may not read.',
+    replay:
+      ' 403 `forbidden` if you may not read the records of one of the events of the webhook, or those of the message.',
   },
 });

@@ -47,6 +47,11 @@ const WebhookSecret = z
   })
   .meta({ id: 'WebhookSecret' });
 
+/** The worker reads an address with the same parser, so what is stored, shown and used is one thing. */
+const address = text(2000)
+  .overwrite((url) => URL.parse(url)?.href ?? url)
+  .max(2000);
+
 const deliveryStatus = choice(['pending', 'sent', 'failed']);
 export const WebhookDelivery = z
   .object({
@@ -104,8 +109,15 @@ interface Options {
   /** The events to choose from, with an example of a choice. */
   events: [string, ...string[]];
   example: string[];
-  /** How the events are described, and when they are refused. */
-  permissions: { events: string; create: string; update: string };
+  /** How the events are described, and when an operation is refused because of them. */
+  permissions: {
+    events: string;
+    create: string;
+    update: string;
+    use: string;
+    deliveries: string;
+    replay: string;
+  };
 }
 
 /** The endpoints of webhooks. The operations are the same but for their names. */
@@ -121,8 +133,10 @@ export function webhookResource({
 }: Options): Resource {
   const event = choice(events);
   const fields = {
-    url: text(2000).meta({
-      description: 'An https address. Messages are not sent to private networks, and redirects are not followed.',
+    url: address.meta({
+      description:
+        'An https address. It is stored in the form in which browsers write it. Messages are not sent to private ' +
+        'networks, and redirects are not followed.',
       format: 'uri',
       examples: ['https://hooks.example.org/school'],
     }),
@@ -164,7 +178,7 @@ export function webhookResource({
     'PUT /:id': {
       operation: `${operations}_update`,
       summary: 'Update a webhook',
-      description: `Disabling it ends its pending deliveries.${permissions.update}`,
+      description: `Disabling it, or another \`url\`, ends its pending deliveries.${permissions.update}`,
       body: change,
       response: json(Webhook, {
         handler(exchange) {
@@ -176,19 +190,19 @@ export function webhookResource({
     'DELETE /:id': {
       operation: `${operations}_delete`,
       summary: 'Delete a webhook',
-      description: 'Also deletes its delivery log.',
+      description: `Also deletes its delivery log.${permissions.use}`,
       response: json(Deleted),
     },
     'POST /:id/rotate-secret': {
       operation: `${operations}_rotate_secret`,
       summary: 'Replace the secret of a webhook',
-      description: 'Both secrets sign for 24 hours. A secret that was replaced before stops at once.',
+      description: `Both secrets sign for 24 hours. A secret that was replaced before stops at once.${permissions.use}`,
       response: json(WebhookSecret, { handler: (exchange) => withNewSecret(exchange, `${operations}_rotate_secret`) }),
     },
     'POST /:id/test': {
       operation: `${operations}_test`,
       summary: 'Send a test event',
-      description: `Sends the event webhook.test. ${invalidState}`,
+      description: `Sends the event webhook.test. ${invalidState}${permissions.use}`,
       response: json(WebhookDelivery),
     },
     'GET /:id/deliveries': {
@@ -196,7 +210,7 @@ export function webhookResource({
       summary: 'List the deliveries of a webhook',
       description:
         'Deliveries that are still kept (90 days by default), by default newest first. `search` matches event and ' +
-        'reason.',
+        `reason.${permissions.deliveries}`,
       response: page(WebhookDelivery, {
         status: deliveryStatus.optional(),
         event: text(100).optional().meta({ description: 'An event, or webhook.test.' }),
@@ -205,7 +219,7 @@ export function webhookResource({
     'POST /:id/deliveries/:delivery_id/replay': {
       operation: `${operations}_deliveries_replay`,
       summary: 'Send a message again',
-      description: `Creates a delivery of the same message, with the same id. ${invalidState}`,
+      description: `Creates a delivery of the same message, with the same id. ${invalidState}${permissions.replay}`,
       response: json(WebhookDelivery),
     },
   });
