@@ -5,6 +5,13 @@ update core.operation o set writes = p.provolatile = 'v'
 from core.functions_in('api') p
 where p.proname = o.name and p.proargtypes = array['jsonb'::regtype]::oidvector;
 
+-- What a write answers is read by the get of its record.
+update core.operation o set reader = g.name
+from core.operation g
+where o.reader is null and o.writes and o.access = 'tenant'
+  and g.record = o.record and g.name like '%\_get' and not g.writes and g.access = 'tenant'
+  and g.permission <> o.permission;
+
 select core.define_run_operation();
 select core.define_publications();
 
@@ -30,6 +37,10 @@ begin
     select format('the operation %s repeats the answer of %s, which is not defined', name, present)
       from core.operation
       where present not in ('none', 'record') and present not in (select name from core.operation)
+    union all
+    select format('the operation %s has the reader %s, which is no operation that reads', name, reader)
+      from core.operation
+      where reader not in (select r.name from core.operation r where not r.writes)
     union all
     select format('the record %s has no sort %s', name, default_sort) from core.record where not sorts ? default_sort
     union all

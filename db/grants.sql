@@ -83,7 +83,7 @@ declare
     school_rename,setup_complete,notify,notify_all,send_message,school_allow_impersonation,
     is_impersonation_allowed,timetable_lease,roles_of_inactive_people,
     is_second_factor_required,school_require_second_factor,
-    audit_api_key
+    audit_api_key,limit_to_reader,scope_of
   }';
   v_platform_only text[] := '{
     audit,is_reserved_subdomain,require_plan_fits,refuse_school_elsewhere,school_take_id,tenant_provision,

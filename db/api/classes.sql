@@ -19,7 +19,7 @@ select core.define_operation('classes_students_remove', p_permission => 'class.u
 select core.define_operation('classes_unassigned_students', p_permission => 'student.read');
 select core.define_operation('classes_teachers_list', p_permission => 'class.read');
 select core.define_operation('classes_teachers_add', p_permission => 'class.update',
-  p_errors => '{conflict,invalid_reference}');
+  p_reader => 'classes_teachers_list', p_errors => '{conflict,invalid_reference}');
 select core.define_operation('classes_teachers_remove', p_permission => 'class.update', p_errors => '{in_use}');
 select core.define_operation('classes_unassigned_teachers', p_permission => 'class.read');
 select core.define_operation('classes_subjects_by_grade', p_permission => 'class.update', p_idempotent => true,

@@ -10,7 +10,7 @@ select core.define_operation('fee_structures_update', p_permission => 'fee.manag
 select core.define_operation('fee_structures_delete', p_permission => 'fee.manage', p_feature => 'fees_management',
   p_record => 'fee_structure', p_errors => '{in_use}');
 select core.define_operation('fee_structures_components_create', p_permission => 'fee.manage',
-  p_feature => 'fees_management', p_idempotent => true, p_errors => '{conflict}');
+  p_feature => 'fees_management', p_idempotent => true, p_reader => 'fee_structures_list', p_errors => '{conflict}');
 select core.define_operation('fee_structures_components_delete', p_permission => 'fee.manage',
   p_feature => 'fees_management', p_errors => '{in_use}');
 select core.define_operation('fee_structures_assign_classes', p_permission => 'fee.manage',

@@ -14,7 +14,7 @@ select core.define_operation('payments_create_for_invoice', p_permission => 'pay
 select core.define_operation('payments_receipt', p_permission => 'fee.read', p_allows_own_rows => true,
   p_feature => 'fees_management');
 select core.define_operation('payments_reverse', p_permission => 'payment.create', p_feature => 'fees_management',
-  p_idempotent => true, p_errors => '{conflict}');
+  p_reader => 'payments_get', p_idempotent => true, p_errors => '{conflict}');
 
 select core.define_record('payment', p_table => 'payment', p_key => 'p.id', p_one_row_per_key => true,
   p_source => $$

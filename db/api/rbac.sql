@@ -12,9 +12,9 @@ select core.define_operation('rbac_roles_delete', p_permission => 'role.manage',
 select core.define_operation('rbac_permissions_list', p_needs_session => false);
 select core.define_operation('rbac_user_roles_list', p_permission => 'role.read');
 select core.define_operation('rbac_user_roles_add', p_permission => 'role.manage',
-  p_errors => '{conflict,invalid_reference}');
+  p_reader => 'rbac_user_roles_list', p_errors => '{conflict,invalid_reference}');
 select core.define_operation('rbac_user_roles_remove', p_permission => 'role.manage',
-  p_errors => '{conflict,invalid_reference}');
+  p_reader => 'rbac_user_roles_list', p_errors => '{conflict,invalid_reference}');
 
 select core.define_record('role', p_table => 'role', p_key => 'r.id', p_one_row_per_key => true,
   p_source => 'role r',

@@ -8,7 +8,7 @@ select core.define_operation('school_setup_school_info', p_permission => 'setup.
 select core.define_operation('school_setup_logo', p_needs_session => false, p_content => 'gives',
   p_errors => '{not_found}');
 select core.define_operation('school_setup_academic_year', p_permission => 'setup.manage',
-  p_errors => '{not_found,conflict}');
+  p_reader => 'academics_years_get', p_errors => '{not_found,conflict}');
 select core.define_operation('school_setup_grades', p_permission => 'setup.manage', p_errors => '{conflict}');
 
 create function api.setup_steps() returns table (name text, is_complete boolean, missing text)

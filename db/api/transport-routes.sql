@@ -13,13 +13,14 @@ select core.define_operation('transport_routes_delete', p_permission => 'transpo
 select core.define_operation('transport_routes_stops', p_permission => 'transport.read', p_allows_own_rows => true,
   p_feature => 'transport');
 select core.define_operation('transport_routes_reorder', p_permission => 'transport.manage', p_feature => 'transport',
-  p_errors => '{invalid_reference}');
+  p_reader => 'transport_stops_list', p_errors => '{invalid_reference}');
 select core.define_operation('transport_stops_list', p_permission => 'transport.read', p_allows_own_rows => true,
   p_feature => 'transport');
 select core.define_operation('transport_stops_get', p_permission => 'transport.read', p_allows_own_rows => true,
   p_feature => 'transport');
 select core.define_operation('transport_stops_create', p_permission => 'transport.manage', p_feature => 'transport',
-  p_idempotent => true, p_record => 'stop', p_errors => '{conflict,invalid_reference}');
+  p_idempotent => true, p_record => 'stop', p_reader => 'transport_stops_get',
+  p_errors => '{conflict,invalid_reference}');
 -- No p_record: the dispatcher would lock the stop first, but the route must be locked before its stops.
 select core.define_operation('transport_stops_update', p_permission => 'transport.manage', p_feature => 'transport',
   p_present => 'transport_stops_get', p_errors => '{conflict}');

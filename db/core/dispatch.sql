@@ -307,7 +307,8 @@ comment on function core.admit is
 --   p_content     the uploaded bytes; only for an operation with content = takes
 --   answer        the JSON that the operation returns, as text
 --   content       the bytes of the file; only for an operation with content = gives
---   version       the version of the record in the answer; only with p_context.needs_version
+--   version       the version of the record in the answer; only with p_context.needs_version, and if the user may read
+--                 the record as it is in the answer
 --   id            the id of the record in the answer; only after a write
 -- With p_context.check_only it admits the request, locks the record and checks If-Match, but does not run the
 -- operation; then all of its results are null. The facade uses this before expensive work.
@@ -323,10 +324,15 @@ declare
   v_admitted record := core.admit(p_operation, p_session_id, p, p_context);
   v_search_path text := core.search_path_of(v_admitted.tenant_id);
   v_operation core.operation;
+  v_reader core.operation;
   v_answer json;
+  v_limited_answer json;
 begin
   if v_admitted.writes then
     select * into v_operation from core.operation where name = p_operation;
+    if v_operation.reader is not null then
+      select * into v_reader from core.operation where name = v_operation.reader;
+    end if;
   end if;
   perform
     set_config('timezone', 'UTC', true),
@@ -339,6 +345,10 @@ begin
 
   if v_admitted.writes then
     v_answer := core.run_write(v_search_path, v_operation, p, p_context, p_content);
+    if v_reader.name is not null and v_answer is not null then
+      v_limited_answer := core.limit_to_reader(v_search_path, v_reader, p, v_answer);
+      v_answer := coalesce(v_limited_answer, v_answer);
+    end if;
     id := substring(v_answer ->> 'id' from '^\d{1,18}$');
   elsif not coalesce((p_context ->> 'check_only')::boolean, false) then
     v_answer := core.run_operation(v_search_path, p_operation, p);
@@ -350,7 +360,7 @@ begin
     end if;
   end if;
   answer := v_answer;
-  if v_admitted.record is not null then
+  if v_admitted.record is not null and v_limited_answer is null then
     if (p_context ->> 'needs_version')::boolean then
       version := core.version_of(v_admitted.record, v_answer);
     end if;
@@ -468,6 +478,55 @@ comment on function core.run_write is
   'Runs an operation that writes, after it has locked the record and checked If-Match and the read-only fields. '
   'Returns its answer, the present values if the request repeats them, or the answer to an earlier request with the '
   'same Idempotency-Key.';
+
+create function core.scope_of(o core.operation) returns text
+  language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_scope text := core.permission_scope(o.permission);
+begin
+  -- What a user may do without the permission is not part of a key.
+  if v_scope is not null or core.api_key_id() is not null then
+    return v_scope;
+  elsif o.open_to = 'staff' and exists (
+    select from platform.session
+    where id = core.session_id() and student_id is null and not roles <@ '{student}'
+  ) then
+    return 'all';
+  end if;
+  return case when o.allows_own_rows or o.open_to = 'everyone' then 'own' end;
+end $$;
+comment on function core.scope_of is
+  'The scope in which the user of this request could run another operation, as core.admit computes it: all, taught or '
+  'own; null if it would be refused. Security definer, because the roles of a user are in their session.';
+
+-- A write does not read. A user may be allowed to change a record, but to see none or fewer rows or fields.
+create function core.limit_to_reader(p_search_path text, p_reader core.operation, p jsonb, p_answer json) returns json
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_scopes constant text[] := '{own,taught,all}';
+  v_scope_before text := current_setting('app.scope');
+  v_scope text := core.scope_of(p_reader);
+  v_id jsonb := coalesce((p_answer -> 'id')::jsonb, p -> 'id', p -> 'user_id');
+  v_answer json;
+begin
+  if array_position(v_scopes, v_scope) >= array_position(v_scopes, v_scope_before) then
+    return null;
+  end if;
+  if v_scope is not null and p_reader.name like '%\_get' then
+    begin
+      perform core.set_row_scope(p_search_path, v_scope, null);
+      v_answer := core.run_operation(p_search_path, p_reader.name, p || jsonb_build_object('id', v_id));
+    exception when sqlstate 'S404A' or sqlstate 'S403A' then
+      -- The settings are those before this block again.
+      return json_build_object('id', v_id);
+    end;
+    perform core.set_row_scope(p_search_path, v_scope_before, null);
+  end if;
+  return coalesce(v_answer, json_build_object('id', v_id));
+end $$;
+comment on function core.limit_to_reader is
+  'The answer of a write to a user who could not read all of it by p_reader: what p_reader answers with the smaller '
+  'scope of the user, or only the id. Null if the user may see the answer as it is.';
 
 create function core.set_row_scope(p_search_path text, p_scope text, p_needed_permission text) returns void
   language plpgsql set search_path = pg_catalog, pg_temp as $$

@@ -48,6 +48,7 @@ create table core.operation (
   present_record text,
   lock_first text,
   content text constraint operation_content_check check (content in ('takes', 'gives')),
+  reader text,
   errors text[] not null,
   needs_search_path boolean not null default true
 );
@@ -99,12 +100,15 @@ comment on column core.operation.errors is
 comment on column core.operation.content is
   'takes: core.call stores the uploaded bytes, if any, in the table file and adds file_id to the parameters; '
   'gives: the operation answers what file_answer returns, and core.call adds the bytes or the requested range.';
+comment on column core.operation.reader is
+  'The operation that reads what this one answers after its change: by default the get of its record. A user who may '
+  'not run it gets only the id. Null if whoever may run this operation may see its answer. Set by db/finish.sql.';
 comment on column core.operation.needs_search_path is
   'False: the function names no table of the school, except in statements of core.run_prepared. It reads them only by '
   'these, core.record_page and generated readers, which set the search path themselves. core.run_operation then leaves '
   'the path constant.';
 
--- Defines an operation. The columns of core.operation explain the parameters; db/finish.sql sets `writes`.
+-- Defines an operation. The columns of core.operation explain the parameters; db/finish.sql sets `writes` and `reader`.
 create function core.define_operation(
   p_name text, p_access text default 'tenant', p_permission text default null, p_allows_own_rows boolean default false,
   p_role text default null, p_feature text default null, p_needs_setup boolean default false,
@@ -112,7 +116,7 @@ create function core.define_operation(
   p_idempotent boolean default false, p_record text default null, p_lock_first text default null,
   p_content text default null, p_errors text[] default '{}', p_open_to text default null,
   p_needs_session boolean default null, p_runs_on text default null, p_needs_search_path boolean default true,
-  p_present text default null
+  p_present text default null, p_reader text default null
 ) returns void language plpgsql as $define$
 declare
   v_unknown text := (
@@ -128,7 +132,7 @@ begin
   end if;
   insert into core.operation (name, access, runs_on, permission, allows_own_rows, open_to, role, needs_session, feature,
       needs_setup, needs_subscription, works_when_cancelled, idempotent, record, present, present_record, lock_first,
-      content, errors, needs_search_path)
+      content, reader, errors, needs_search_path)
     values (p_name, p_access,
       coalesce(p_runs_on, case when p_access in ('platform', 'analyst') then 'home' else 'school' end),
       p_permission, p_allows_own_rows, p_open_to, p_role,
@@ -136,7 +140,9 @@ begin
       p_works_when_cancelled, p_idempotent, p_record,
       coalesce(p_present, case when p_record is not null and p_name like '%\_update' then 'record' else 'none' end),
       coalesce(p_record, (select record from core.operation where name = p_present)),
-      p_lock_first, p_content, p_errors, p_needs_search_path);
+      p_lock_first, p_content,
+      coalesce(p_reader, case when p_present not in ('record', 'none') then p_present end),
+      p_errors, p_needs_search_path);
 end $define$;
 comment on function core.define_operation is 'Defines an operation: who may run it and which errors it can answer.';
 

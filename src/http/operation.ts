@@ -18,6 +18,8 @@ export interface Operation {
   writes: boolean;
   idempotent: boolean;
   record: string | null;
+  /** The operation that reads what this one answers after a change. Without its permission, the answer is `{id}`. */
+  reader: string | null;
   /** The errors that its SQL functions raise, besides those of the checks before them. */
   errors: ErrorName[];
   content: 'takes' | 'gives' | null;

@@ -6,7 +6,7 @@ import { honorsIfMatch } from './errors.ts';
 import { compactDocument } from './compact.ts';
 import { addExamples, type JsonSchema } from './examples.ts';
 import { requestBody, requestHeaders } from './requests.ts';
-import { failureResponse, jsonContent, responses, successEnvelope } from './responses.ts';
+import { answersOnlyId, failureResponse, jsonContent, responses, successEnvelope } from './responses.ts';
 import { isAnonymous, type Operation, takesApiKey } from '../operation.ts';
 import { accessTokenSeconds } from '../credentials/tokens.ts';
 
@@ -98,7 +98,7 @@ const openTo = {
 };
 
 /** The callers that the endpoint admits, in words. */
-function describeAccess(endpoint: Endpoint, operation: Operation): string {
+function describeAccess(endpoint: Endpoint, operation: Operation, reader: Operation | undefined): string {
   const ownRows = operation.allows_own_rows ? ', except for own data of students and teachers' : '';
   const parts = {
     public: 'Public.',
@@ -117,6 +117,9 @@ function describeAccess(endpoint: Endpoint, operation: Operation): string {
   };
   return [
     parts[operation.access],
+    reader?.permission &&
+      !answersOnlyId(endpoint) &&
+      `The answer is only the \`id\` without the permission \`${reader.permission}\` to read the record.`,
     operation.role && `Needs the role \`${operation.role}\`.`,
     operation.feature && `Needs the feature \`${operation.feature}\`.`,
     operation.needs_setup && 'Needs a complete school setup.',
@@ -132,6 +135,7 @@ function describeAccess(endpoint: Endpoint, operation: Operation): string {
 function describe(
   endpoint: Endpoint,
   operation: Operation,
+  reader: Operation | undefined,
   section: string,
   path: string,
   method: string,
@@ -141,7 +145,7 @@ function describe(
     operationId: endpoint.operationId ?? operation.name,
     tags: [section],
     summary: endpoint.summary,
-    description: [endpoint.description, describeAccess(endpoint, operation)].filter(Boolean).join('\n\n'),
+    description: [endpoint.description, describeAccess(endpoint, operation, reader)].filter(Boolean).join('\n\n'),
     security: isAnonymous(operation) ? [] : [{ bearer: [] }, ...(takesApiKey(operation) ? [{ apiKey: [] }] : [])],
     requestParams: {
       ...(path.includes(':') ? { path: z.object(pathParameters(path, endpoint)) } : {}),
@@ -194,7 +198,11 @@ export function openapiDocument(
       const operation = operations.get(endpoint.operation);
       if (!operation) throw new Error(`There is no operation ${endpoint.operation}`);
       const full = `/api${base}${path === '/' ? '' : path}`.replace(/:(\w+)/g, '{$1}');
-      paths[full] = { ...paths[full], [method.toLowerCase()]: describe(endpoint, operation, section, path, method) };
+      const reader = operations.get(operation.reader ?? '');
+      paths[full] = {
+        ...paths[full],
+        [method.toLowerCase()]: describe(endpoint, operation, reader, section, path, method),
+      };
     }
   }
   const document = createDocument(

@@ -1,10 +1,10 @@
 import { z } from 'zod';
 import type { ZodOpenApiResponseObject, ZodOpenApiResponsesObject } from 'zod-openapi';
 import { type ErrorName, errors } from '../../domain/errors.ts';
-import { type Endpoint, takesDryRun } from '../endpoint.ts';
+import { type Endpoint, type JsonKind, takesDryRun } from '../endpoint.ts';
 import { endpointErrors } from './errors.ts';
 import type { Operation } from '../operation.ts';
-import { timestamp } from '../schemas.ts';
+import { Deleted, id, timestamp } from '../schemas.ts';
 
 /** What a login still needs: the field `challenge` of second_factor_required. */
 const LoginChallenge = z
@@ -135,8 +135,21 @@ function successHeaders({ response }: Endpoint, operation: Operation, method: st
 
 const isTagged = (response: Endpoint['response']) => response.kind === 'download' && response.isTagged === true;
 
+/** What a write answers to a user who may not read the record. */
+const OnlyId = z
+  .object({ id })
+  .meta({ id: 'OnlyId', description: 'The answer of a change, for a user who may not read the record.' });
+
+/** Whether every response is `{id}`. */
+export const answersOnlyId = ({ response }: Pick<Endpoint, 'response'>): boolean =>
+  'data' in response && response.data === Deleted;
+
+/** The data of a successful response. */
+const dataOf = (response: JsonKind, { reader }: Operation) =>
+  reader === null || answersOnlyId({ response }) ? response.data : z.union([response.data, OnlyId]);
+
 /** The description of a successful response and its content. */
-function successContent(response: Endpoint['response']): Pick<ZodOpenApiResponseObject, 'description' | 'content'> {
+function successContent(response: Endpoint['response'], operation: Operation): Pick<ZodOpenApiResponseObject, 'description' | 'content'> {
   switch (response.kind) {
     case 'stream':
       return {
@@ -157,9 +170,9 @@ function successContent(response: Endpoint['response']): Pick<ZodOpenApiResponse
       return { description: 'Success.', content: jsonContent(envelope) };
     }
     case 'created':
-      return { description: 'Created.', content: jsonContent(successEnvelope(response.data)) };
+      return { description: 'Created.', content: jsonContent(successEnvelope(dataOf(response, operation))) };
     case 'json':
-      return { description: 'Success.', content: jsonContent(successEnvelope(response.data)) };
+      return { description: 'Success.', content: jsonContent(successEnvelope(dataOf(response, operation))) };
   }
 }
 
@@ -176,7 +189,7 @@ export function responses(
   const { response } = endpoint;
   const isFile = response.kind === 'file';
   const headers = successHeaders(endpoint, operation, method);
-  const ok = { ...successContent(response), ...responseHeaders(headers) };
+  const ok = { ...successContent(response, operation), ...responseHeaders(headers) };
   return {
     [response.kind === 'created' ? '201' : '200']: ok,
     ...(response.kind === 'created' && takesDryRun(endpoint)
