@@ -52,7 +52,7 @@ select core.define_record('attendance', p_table => 'attendance', p_key => 'm.stu
     coalesce((select x.corrections from api.attendance_corrections() x where x.attendance_id = m.id),
       '[]') as corrections
   $$,
-  p_search => 's.search_text',
+  p_search => $$concat_ws(' ', s.search_name, public.search_form(s.roll_number))$$,
   p_equals => '{class_id,date,status}',
   p_default_sort => 'date');
 select core.define_filter('attendance', 'from_date', 'm.date >= :value::date');

@@ -39,14 +39,14 @@ select core.define_record('invoice', p_table => 'invoice', p_key => 'i.id', p_on
   $$,
   p_condition => '(i.issued_at is not null or core.has_whole_school_scope())',
   p_search => $$(i.student_id = any (array(
-      select id from student where search_text like :pattern and search_text like all (:patterns)))
+      select id from student where search_name like :pattern and search_name like all (:patterns)))
     or i.id = any (array(
       select id from invoice where invoice_number like upper(:pattern)
         and invoice_number like all (upper(:patterns)::text[])
       union all
       select n.id from invoice n join student o on o.id = n.student_id
       where cardinality(:patterns::text[]) > 1 and n.invoice_number like any (upper(:patterns)::text[])
-        and o.search_text || ' ' || lower(n.invoice_number) like all (:patterns))))$$,
+        and o.search_name || ' ' || lower(n.invoice_number) like all (:patterns))))$$,
   p_ended => 'i.voided_at is not null',
   p_single_page_filters => '{student_id}', p_narrow_filters => '{class_id}',
   p_own_student_scopes => '{taught,own}',

@@ -32,7 +32,7 @@ select core.define_record('payment', p_table => 'payment', p_key => 'p.id', p_on
     p.recorded_by, p.recorded_by_name, p.created_at, p.updated_at
   $$,
   p_search => $$(p.student_id = any (array(
-      select id from student where search_text like :pattern and search_text like all (:patterns)))
+      select id from student where search_name like :pattern and search_name like all (:patterns)))
     or p.invoice_id = any (array(select id from invoice where invoice_number like upper(:pattern)
       and invoice_number like all (upper(:patterns)::text[])))
     or p.id = any (array(
@@ -43,7 +43,7 @@ select core.define_record('payment', p_table => 'payment', p_key => 'p.id', p_on
         and (n.search_text like any (:patterns)
           or n.invoice_id = any (array(
             select id from invoice where invoice_number like any (upper(:patterns)::text[]))))
-        and concat_ws(' ', o.search_text, n.search_text,
+        and concat_ws(' ', o.search_name, n.search_text,
           (select lower(b.invoice_number) from invoice b where b.id = n.invoice_id)) like all (:patterns))))$$,
   p_single_page_filters => '{student_id,student_fee_id,invoice_id}', p_narrow_filters => '{class_id}',
   p_own_student_scopes => '{taught,own}',

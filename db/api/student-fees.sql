@@ -27,8 +27,8 @@ select core.define_record('student_fee', p_table => 'student_fee', p_key => 'f.i
     f.billed_on, f.waived_at, f.waive_reason, f.created_at, f.updated_at
   $$,
   p_search => $$
-    f.student_id = any (array(select id from student where search_text like :pattern
-      and search_text like all (:patterns)))
+    f.student_id = any (array(select id from student where search_name like :pattern
+      and search_name like all (:patterns)))
   $$,
   p_single_page_filters => '{student_id}', p_narrow_filters => '{class_id}',
   p_own_student_scopes => '{taught,own}',

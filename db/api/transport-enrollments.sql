@@ -35,7 +35,7 @@ select core.define_record('transport_enrollment', p_table => 'transport_enrollme
     current_setting('app.scope', true) <> 'taught'
       or exists (select from student reached where reached.id = e.student_id)
   $$,
-  p_search => 's.search_text',
+  p_search => 's.search_name',
   p_ended => $$e.status = 'cancelled'$$,
   p_narrow_filters => '{route_id,student_id,stop_id,class_id}', p_own_student_scopes => '{own}',
   p_equals => '{route_id,student_id,stop_id,s.class_id,status,enrollment_type}',

@@ -199,7 +199,7 @@ export const attendance = resource(
       description:
         'With `date` (by default today), every student who was enrolled or marked in the class on that day, marked ' +
         'or not; `day` tells whether it was a school day. With `from_date` or `to_date`, the marks of that range of ' +
-        'at most a year, or of `date` within it. `search` matches the students.',
+        'at most a year, or of `date` within it. `search` matches names, admission and roll number.',
       response: page(
         AttendanceMark,
         { date: date.optional(), ...range, status: status.optional() },

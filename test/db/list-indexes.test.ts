@@ -227,7 +227,7 @@ describe('with 20,000 students and row security', () => {
     async (operation, count) => {
       const { answer, scans } = await plans(operation, { search: 'łukaszew' });
       expect(answer.pagination?.totalItems).toBe(count);
-      expect(scans).toContain('Bitmap Index Scan student_search_text_idx');
+      expect(scans).toContain('Bitmap Index Scan student_search_name_idx');
       expect(scans).not.toContain('Seq Scan');
     },
   );
