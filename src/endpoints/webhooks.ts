@@ -42,7 +42,8 @@ export const webhooks = webhookResource({
     create: '403 `forbidden` if you may not read the records of an event. ',
     update:
       ' 403 `forbidden` if you may not read the records of one of its events, before or after the change. 409 ' +
-      '`invalid_state` to enable a webhook without a secret, as after an import of the school: rotate the secret first.',
+      '`invalid_state` to enable a webhook without a secret, as after an import of the school: rotate the secret ' +
+      'first.',
     use: ' 403 `forbidden` if you may not read the records of one of its events.',
     deliveries: ' Without those whose records you may not read.',
     replay:

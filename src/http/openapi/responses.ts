@@ -149,7 +149,10 @@ const dataOf = (response: JsonKind, { reader }: Operation) =>
   reader === null || answersOnlyId({ response }) ? response.data : z.union([response.data, OnlyId]);
 
 /** The description of a successful response and its content. */
-function successContent(response: Endpoint['response'], operation: Operation): Pick<ZodOpenApiResponseObject, 'description' | 'content'> {
+function successContent(
+  response: Endpoint['response'],
+  operation: Operation,
+): Pick<ZodOpenApiResponseObject, 'description' | 'content'> {
   switch (response.kind) {
     case 'stream':
       return {
