@@ -283,7 +283,8 @@ begin
   -- core.impersonator reads this setting only during an impersonation, and core.permissions and others the next three
   -- only without a session. So they are written only then.
   if v_caller.impersonator_id is not null then
-    perform set_config('app.impersonator_email', v_caller.impersonator_email, true);
+    perform set_config('app.impersonator_email', v_caller.impersonator_email, true),
+      set_config('app.impersonator_may', core.impersonation_changes()::text, true);
   end if;
   if v_caller.id is null then
     perform

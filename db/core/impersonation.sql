@@ -1,6 +1,53 @@
 -- An operator logs in as an admin of a school, for ten minutes. The school can see it, and the operator cannot use it
 -- to keep access (decision 0017).
 
+create table core.impersonation_change (
+  table_name text primary key,
+  verbs text[] not null,
+  columns text[]
+);
+comment on table core.impersonation_change is
+  'What an operator who is logged in as a user may change in the tables of a school: the records of the school, and '
+  'what the service writes with them. Not what outlives the visit: who can log in, with which rights and names, where '
+  'messages and payments go, and what the texts say. Tables that are not listed cannot be changed.';
+comment on column core.impersonation_change.columns is 'The columns that an update may change; null for all.';
+
+insert into core.impersonation_change (table_name, verbs, columns)
+  select table_name, '{insert,update,delete}', null
+  from unnest('{
+    academic_year,term,holiday,grade,school_unit,programme,medium,religion,subject_context,document_type,subject,
+    grade_subject,class,class_subject,teaching_assignment,enrollment,student_document,file,
+    teacher_leave,teacher_availability,timetable_config,timetable_slot,timetable_generation,
+    attendance,attendance_correction,attendance_total,attendance_day,
+    fee_structure,fee_structure_class,fee_component,student_fee,student_fee_item,invoice,invoice_item,invoice_reminder,
+    payment,bus,driver,transport_staff,route,stop,transport_enrollment,bus_assignment,route_exception,
+    transport_fee_plan,notification,notification_delivery,counter,idempotency_key,school_usage,webhook_event
+  }'::text[]) table_name;
+insert into core.impersonation_change (table_name, verbs, columns) values
+  -- Without user_id: the login of a person.
+  ('student', '{insert,delete,update}', '{first_name,last_name,roll_number,admission_number,date_of_birth,gender,email,
+    phone,class_id,grade_id,religion_id,parent_name,parent_phone,parent_email,address,is_active,deleted_at}'),
+  ('teacher', '{insert,delete,update}', '{first_name,last_name,email,phone,employee_number,qualification,
+    specialization,joined_on,date_of_birth,gender,address,is_active,max_periods_per_day,max_periods_per_week,
+    deleted_at}'),
+  -- Without email, phone, website, payment_details and action_url_hosts: where people turn to, pay and click.
+  ('school', '{insert,update}', '{address,logo_id,logo_address,currency,locale,invoice_reminders}'),
+  -- They end access, or send to the school what it has sent before.
+  ('webhook', '{delete}', null),
+  ('webhook_secret', '{delete}', null),
+  ('webhook_delivery', '{insert,delete}', null),
+  ('api_key', '{delete}', null);
+
+create function core.impersonation_changes() returns jsonb
+  language sql stable security definer set search_path = pg_catalog, pg_temp
+  return (
+    select jsonb_object_agg(table_name, jsonb_strip_nulls(jsonb_build_object(
+      'verbs', verbs, 'columns', to_jsonb(columns))))
+    from core.impersonation_change
+  );
+comment on function core.impersonation_changes is
+  'core.impersonation_change as json, for the triggers limit_impersonator: {table: {verbs, columns?}}.';
+
 create function core.refuse_impersonator() returns void language plpgsql stable as $$
 begin
   if (core.impersonator()).id is not null then

@@ -166,6 +166,8 @@ declare
   v_functions text;
   v_sequences text;
   v_table record;
+  -- A school whose last migration failed may not have the function yet.
+  v_has_limit boolean := exists (select from core.functions_in(v_schema) where proname = 'limit_impersonator');
 begin
   -- A grant that changes nothing still rewrites the catalog rows, and all connections drop what they cached of them; a
   -- changed schema even makes them drop all of their plans. So only what is missing is granted.
@@ -191,6 +193,8 @@ begin
       exists (select from pg_policy p where p.polrelid = c.oid and p.polname = 'tenant_isolation') as has_policy,
       a.has_updated_at
         and not exists (select from pg_trigger t where t.tgrelid = c.oid and t.tgname = 'touch') as needs_trigger,
+      not exists (select from pg_trigger t where t.tgrelid = c.oid and t.tgname = 'limit_impersonator')
+        and v_has_limit as needs_limit,
       c.relacl is not null or a.has_acl as has_grants,
       a.has_other_grants or core.granted(c.relacl, c.relowner) is distinct from wanted.on_table as needs_grants,
       (
@@ -237,6 +241,13 @@ begin
         'create trigger touch before update on %s for each row execute function %I.touch_updated_at()',
         v_table.name, v_schema);
     end if;
+    if v_table.needs_limit then
+      execute format(
+        'create trigger limit_impersonator before insert or update or delete on %s for each row '
+          'when (nullif(current_setting(''app.impersonator_id'', true), '''') is not null) '
+          'execute function %I.limit_impersonator()',
+        v_table.name, v_schema);
+    end if;
     if v_table.needs_grants then
       if v_table.has_grants then
         execute format('revoke all on %s from school_tenant, public', v_table.name);
@@ -248,9 +259,9 @@ begin
   end loop;
 end $$;
 comment on function core.tenant_secure is
-  'Sets up every table of a tenant schema: grants, forced row security, the isolation policy, and the trigger that '
-  'maintains updated_at. Can be repeated, and then changes only what is missing. A table whose comment has a line '
-  '`@grants select, insert` gets only those grants.';
+  'Sets up every table of a tenant schema: grants, forced row security, the isolation policy, and the triggers that '
+  'maintain updated_at and limit what operators may change. Can be repeated, and then changes only what is missing. A '
+  'table whose comment has a line `@grants select, insert` gets only those grants.';
 
 create or replace function core.ready_school_drop(p_id bigint) returns void
   language plpgsql set search_path = pg_catalog, pg_temp as $$

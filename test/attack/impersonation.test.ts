@@ -15,19 +15,26 @@ let school: School;
 let token: string;
 /** The response of each endpoint to a valid request of an operator who impersonates the admin. */
 const answers = new Map<Registered, Answered>();
+let afterwards: [unknown, unknown];
 
 const sentence = 'during an impersonation';
 const isRefused = ({ status, json }: Answered) => status === 403 && (json?.message ?? '').includes(sentence);
 
-/** Everything that determines who can log in, with which rights, and who receives notifications. */
+/** Everything that outlives the visit: who can log in, with which names and rights, and where messages and money go. */
 const logins = async () => {
   const columns: Record<string, string> = {
-    user_account: 'id, email, password_hash, email_verified_at, is_active, deleted_at',
+    user_account: 'id, email, first_name, last_name, phone, password_hash, email_verified_at, is_active, deleted_at',
     role: 'id, name, description',
     role_permission: 'role_id, permission_id',
     user_role: 'user_id, role_id',
     device: 'id, user_id, token',
     calendar_feed: 'id, user_id, token_hash',
+    school: 'email, phone, website, payment_details, action_url_hosts',
+    notification_template: 'id, name, title, message, channels',
+    notification_event: 'event, is_enabled, channels',
+    webhook: 'id, url, events, is_active',
+    webhook_secret: 'id, secret',
+    api_key: 'id, name, permissions, expires_at',
   };
   const found: Record<string, unknown> = {};
   for (const [table, names] of Object.entries(columns)) {
@@ -55,6 +62,9 @@ const bodies: Record<string, (given: { role: number }) => Record<string, unknown
   rbac_roles_update: () => ({ description: 'Another one' }),
   rbac_user_roles_add: ({ role }) => ({ role_id: role }),
   school_setup_school_info: () => ({ is_impersonation_allowed: false }),
+  auth_profile_update: () => ({ first_name: unique('Other') }),
+  notification_templates_update: () => ({ title: unique('Other') }),
+  notifications_events_update: () => ({ is_enabled: false }),
 };
 
 beforeAll(async () => {
@@ -86,16 +96,18 @@ beforeAll(async () => {
     const sent = isForm ? { method: sample.method ?? 'POST', path: sample.path, body } : sample;
     answers.set(endpoint, await send(service.url, { ...sent, token }));
   }
-  expect(await logins()).toEqual(before);
+  afterwards = [before, await logins()];
 }, 180_000);
 
 describe('an operator who impersonates an admin', () => {
-  test('cannot change logins, passwords, roles, devices, calendar feeds, webhooks and API keys; the list of these endpoints is complete', () => {
+  test('cannot change logins, passwords, names, roles, devices, calendar feeds, texts, webhooks and API keys; the list of these endpoints is complete', () => {
     const refused = [...answers].flatMap(([{ operation }, answer]) => (isRefused(answer) ? [operation.name] : []));
     expect(refused.toSorted()).toEqual(
       [
         ...[
           'auth_password_change',
+          'auth_profile_picture_set',
+          'auth_profile_update',
           'auth_recovery_codes_create',
           'auth_sessions_delete',
           'auth_totp_begin',
@@ -107,6 +119,7 @@ describe('an operator who impersonates an admin', () => {
           'schedule_feeds_create',
           'schedule_feeds_delete',
         ],
+        ...['notification_templates_create', 'notification_templates_delete', 'notification_templates_update'],
         // The admin's notifications include the one about this impersonation.
         'notifications_read_all',
         ...[
@@ -131,6 +144,76 @@ describe('an operator who impersonates an admin', () => {
         ...['api_keys_create', 'api_keys_update'],
       ].toSorted(),
     );
+  });
+
+  test('has changed nothing that outlives the visit, and ended no access but of webhooks and API keys', () => {
+    const [before, after] = afterwards as [Record<string, unknown[]>, Record<string, unknown[]>];
+    expect({ ...after, webhook: [], webhook_secret: [], api_key: [] }).toEqual({
+      ...before,
+      webhook: [],
+      webhook_secret: [],
+      api_key: [],
+    });
+    for (const table of ['webhook', 'webhook_secret', 'api_key'])
+      expect(before[table]).toEqual(expect.arrayContaining(after[table] ?? []));
+  });
+
+  test('can change the tables and columns of a list; the tables and columns that it leaves out are these', async () => {
+    const listed = await service.database.query<{ table_name: string; verbs: string[]; columns: string[] | null }>(
+      'select table_name, verbs, columns from core.impersonation_change',
+    );
+    const stored = await service.database.query<{ table: string; columns: string[] }>(
+      `select c.relname as table, array_agg(a.attname::text order by a.attnum) as columns
+       from pg_class c join pg_attribute a on a.attrelid = c.oid
+       where c.relnamespace = $1::regnamespace and c.relkind in ('r', 'p') and a.attnum > 0 and not a.attisdropped
+         and a.attgenerated = ''
+       group by c.relname order by c.relname`,
+      [school.schema],
+    );
+    const left = stored.flatMap(({ table, columns }) => {
+      const rule = listed.find(({ table_name }) => table_name === table);
+      if (rule === undefined || !rule.verbs.includes('update')) return [table];
+      const given = rule.columns ?? columns;
+      expect(given.filter((column) => !columns.includes(column))).toEqual([]);
+      return columns.filter((column) => !given.includes(column)).map((column) => `${table}.${column}`);
+    });
+    expect(listed.filter(({ table_name }) => !stored.some(({ table }) => table === table_name))).toEqual([]);
+    const automatic = /\.(id|created_at|updated_at)$/;
+    expect(left.filter((name) => !automatic.test(name))).toEqual([
+      ...['api_key', 'calendar_feed', 'daily_run', 'device', 'notification_event', 'notification_template'],
+      ...['role', 'role_permission'],
+      ...['school.phone', 'school.email', 'school.website', 'school.action_url_hosts', 'school.payment_details'],
+      ...['state_transition', 'student.user_id', 'teacher.user_id', 'user_account', 'user_role'],
+      ...['webhook', 'webhook_delivery', 'webhook_secret'],
+    ]);
+  });
+
+  test('every table of a school has the trigger that applies the list', async () => {
+    const without = await service.database.query(
+      `select relname from pg_class c where relnamespace = $1::regnamespace and relkind in ('r', 'p')
+         and not exists (select from pg_trigger t where t.tgrelid = c.oid and t.tgname = 'limit_impersonator' and t.tgenabled <> 'D')`,
+      [school.schema],
+    );
+    expect(without).toEqual([]);
+  });
+
+  test.each([
+    ['/api/school-setup/school-info', 'POST', { payment_details: 'Pay to this account.' }, 'payment details'],
+    ['/api/school-setup/school-info', 'POST', { action_url_hosts: ['evil.example'] }, 'action url hosts'],
+    ['/api/school-setup/school-info', 'POST', { email: 'other@evil.example' }, 'email'],
+    ['/api/auth/profile', 'PUT', { first_name: 'Somebody' }, 'first name'],
+    ['/api/auth/profile', 'PUT', { phone: '+1 555 0100' }, 'phone'],
+  ])('%s %s %p is refused and names what', async (path, method, body, what) => {
+    const answer = await send(service.url, { method, path, body, token });
+    expect([answer.status, answer.json?.error]).toEqual([403, 'forbidden']);
+    expect(answer.json?.message).toContain(what);
+  });
+
+  test('may change the address of the school, and send back what it does not change', async () => {
+    const [info] = await service.database.query<object>(`select phone, payment_details from ${school.schema}.school`);
+    const body = { address: unique('Street'), ...info };
+    const answer = await send(service.url, { method: 'POST', path: '/api/school-setup/school-info', body, token });
+    expect(answer.json?.data).toMatchObject(body);
   });
 
   test('can do everything else like the admin', () => {
