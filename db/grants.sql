@@ -74,7 +74,7 @@ declare
     second_factor_attempt,second_factor_use,second_factor_summary,second_factor_remove,second_factor_delete,
     recovery_codes_replace,totp_begin,totp_confirm,device_remember,
     api_key_id,own_idempotency_key,operator_access,lock_key,unknown_lock,webhook_secret_overlap,
-    max_api_keys_per_user
+    max_api_keys_per_user,calendar_feeds_end
   }';
   v_tenant_only text[] := '{
     enforce_plan_limits,tenant_usage,has_whole_school_scope,can_see_teacher_details,require_whole_school,class_staff,

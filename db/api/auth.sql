@@ -306,12 +306,15 @@ begin
   perform core.login_unlock(v_email), core.login_unlock('own:' || core.user_id());
   perform core.sessions_revoke(array[core.user_id()], core.session_id());
   perform core.tokens_void(core.user_id(), '{password_reset,invitation}');
+  if (p ->> 'end_calendar_feeds')::boolean then
+    perform core.calendar_feeds_end(core.user_id());
+  end if;
   perform api.audit_own('operator.password');
   return json_build_object('id', core.user_id());
 end $$;
 comment on function api.auth_password_change is
-  '{current_password_hash, password_hash}: changes the password of the current user and ends their other sessions. '
-  'Raises invalid_credentials.';
+  '{current_password_hash, password_hash, end_calendar_feeds}: changes the password of the current user and ends their '
+  'other sessions, and their calendar feeds if they ask for it. Raises invalid_credentials.';
 
 create function api.auth_password_forgot(p jsonb) returns json language plpgsql as $$
 declare
@@ -352,12 +355,13 @@ begin
   perform core.login_unlock(v_email);
   perform core.sessions_revoke(array[v_user_id]);
   perform core.tokens_void(v_user_id, '{password_reset,invitation}');
+  perform core.calendar_feeds_end(v_user_id);
   perform api.audit_own('operator.password');
   return json_build_object('id', v_user_id);
 end $$;
 comment on function api.auth_password_reset is
-  '{token, password_hash}: consumes the token, sets the password and ends all sessions of the user. Raises '
-  'invalid_token.';
+  '{token, password_hash}: consumes the token, sets the password and ends all sessions and calendar feeds of the '
+  'user. Raises invalid_token.';
 
 create function api.auth_email_verify(p jsonb) returns json language plpgsql as $$
 declare

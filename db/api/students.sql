@@ -311,12 +311,18 @@ begin
     perform core.refuse_field('invalid_reference', 'to_class_id',
       format('There is no class %s in academic year %s.', v_class_id, v_year_id));
   end if;
-  perform api.require_students(p -> 'student_ids');
+  if v_can_see_students then
+    perform api.require_students(p -> 'student_ids');
+  else
+    -- The answer is the same for every id, whether there is such a student or not.
+    v_class.student_count := null;
+  end if;
 
   with candidate as (
-    select requested.position, s.id as student_id, s.first_name || ' ' || s.last_name as student_name,
+    select requested.position, requested.id::bigint as student_id, s.first_name || ' ' || s.last_name as student_name,
       c.id as current_class_id, api.class_name(c.name, c.section) as current_class_name,
       case
+        when s.id is null then 'You need student.read to see whether the student can be promoted.'
         when not s.is_active then 'The student is inactive.'
         when c.id = v_class.id then 'The student is already in this class.'
         when c.academic_year_id = v_class.academic_year_id
@@ -325,7 +331,7 @@ begin
           then 'The academic year of the new class must begin after that of the current class.'
       end as reason
     from jsonb_array_elements_text(p -> 'student_ids') with ordinality requested (id, position)
-    join student s on s.id = requested.id::bigint
+    left join student s on s.id = requested.id::bigint and v_can_see_students
     left join class c on c.id = s.class_id
     left join academic_year y on y.id = c.academic_year_id
   ),
@@ -345,9 +351,9 @@ begin
       'students', json_agg(
         json_build_object(
           'student_id', student_id,
-          'student_name', case when v_can_see_students then student_name end,
+          'student_name', student_name,
           'current_class_id', current_class_id,
-          'current_class_name', case when v_can_see_students then current_class_name end,
+          'current_class_name', current_class_name,
           'next_class_id', v_class.id, 'next_class_name', v_class.name,
           'eligible', final_reason is null, 'reason', final_reason)
         order by position))
@@ -357,8 +363,8 @@ begin
 end $$;
 comment on function api.students_promotion_preview is
   'Which of these students can be promoted, in the order of the request, and why the others cannot: '
-  '{student_ids, to_class_id, to_academic_year_id}. The names of the students and of their classes are null without '
-  'student.read. Raises invalid_reference for an unknown student, class or academic year, or if the class belongs to '
+  '{student_ids, to_class_id, to_academic_year_id}. Without student.read the answer tells nothing about the '
+  'students, also not which ids exist. Raises invalid_reference for an unknown student, class or academic year, or if the class belongs to '
   'another academic year.';
 
 create function api.students_promote(p jsonb) returns json language plpgsql as $$

@@ -237,6 +237,7 @@ begin
     perform core.sessions_revoke(array[v_id], core.session_id());
     perform core.login_unlock(api.user_record(v_id) ->> 'email');
     perform core.tokens_void(v_id, '{password_reset,invitation}');
+    perform core.calendar_feeds_end(v_id);
   end if;
   if not (p ->> 'is_active')::boolean then
     perform core.sessions_revoke(array[v_id]);
@@ -246,7 +247,7 @@ begin
 end $$;
 comment on function api.users_update is
   'Updates a user. A new email address must be verified again, and links in emails to the old address become invalid. '
-  'A new password or a deactivation ends the sessions of the user. Raises the errors of create, and forbidden if the '
+  'A new password or a deactivation ends the sessions of the user, a new password also their calendar feeds. Raises the errors of create, and forbidden if the '
   'user has permissions that the current user lacks.';
 
 create function api.users_delete(p jsonb) returns json language plpgsql as $$

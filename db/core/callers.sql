@@ -26,6 +26,22 @@ comment on function core.feed_owner is
   'The owner of a calendar feed, its kind, and their current rights; null for an unknown token and for a user who '
   'cannot log in. Updates last_used_at once an hour. Only for core.admit, because it accepts any school.';
 
+create function core.calendar_feeds_end(p_user_id bigint) returns void
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_before text[];
+begin
+  -- Operators have no feeds.
+  if core.tenant_id() is not null then
+    v_before := core.enter_tenant(core.tenant_id());
+    delete from calendar_feed where user_id = p_user_id;
+    perform core.leave_tenant(v_before);
+  end if;
+end $$;
+comment on function core.calendar_feeds_end is
+  'Deletes the calendar feeds of a user of this school, whose password may have been known to others. Security '
+  'definer, because only the owner of a feed sees it.';
+
 create function core.api_key_caller(p_key jsonb, out caller platform.session, out description jsonb)
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare

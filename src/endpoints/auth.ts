@@ -144,11 +144,19 @@ async function requireNewPassword(exchange: Exchange, passwordHash: string | nul
 }
 
 const changePassword: Handler = async (exchange) => {
-  const { current_password, password: next } = exchange.params as { current_password: string; password: string };
+  const {
+    current_password,
+    password: next,
+    ...options
+  } = exchange.params as { current_password: string; password: string; end_calendar_feeds?: boolean };
   const credentials = await verified(exchange, 'auth_own_credentials', {}, current_password);
   await requireNewPassword(exchange, credentials.password_hash, next);
   const password_hash = await exchange.services.passwords.hash(exchange, next);
-  return exchange.call('auth_password_change', { password_hash, current_password_hash: credentials.password_hash });
+  return exchange.call('auth_password_change', {
+    ...options,
+    password_hash,
+    current_password_hash: credentials.password_hash,
+  });
 };
 
 const resetPassword: Handler = async (exchange) => {
@@ -244,8 +252,16 @@ export const auth = resource('/auth', 'Auth', 'Login, sessions, and your own pro
   'POST /password/change': {
     operation: 'auth_password_change',
     summary: 'Change your own password',
-    description: 'Ends your other sessions. The new password must differ from the current one.',
-    body: z.strictObject({ current_password: currentPassword, password }).meta({ id: 'PasswordChange' }),
+    description:
+      'Ends your other sessions. `end_calendar_feeds` also ends your calendar feeds, whose addresses need no password. ' +
+      'The new password must differ from the current one.',
+    body: z
+      .strictObject({
+        current_password: currentPassword,
+        password,
+        end_calendar_feeds: z.boolean().optional(),
+      })
+      .meta({ id: 'PasswordChange' }),
     response: json(Identified, { handler: changePassword }),
   },
   'POST /password/forgot': {
@@ -260,7 +276,7 @@ export const auth = resource('/auth', 'Auth', 'Login, sessions, and your own pro
     operation: 'auth_password_reset',
     summary: 'Set a new password with the token from the email',
     description:
-      'Ends all your sessions. The new password must differ from the current one; a refusal keeps the token.',
+      'Ends all your sessions and calendar feeds. The new password must differ from the current one; a refusal keeps the token.',
     body: z.strictObject({ token, password }).meta({ id: 'PasswordReset' }),
     response: json(Identified, { handler: resetPassword }),
   },

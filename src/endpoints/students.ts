@@ -149,14 +149,20 @@ export const PromotionPreview = z
       academic_year_id: id,
       academic_year_name: z.string(),
       capacity: z.int().nullable(),
-      student_count: z.int().meta({ description: 'Number of students now in the class.' }),
+      student_count: z.int().nullable().meta({
+        description: 'Number of students now in the class. Null for users without `student.read`.',
+      }),
     }),
     eligible: z.int().meta({ description: 'Number of students who can be promoted.' }),
     ineligible: z.int().meta({ description: 'Number of students who cannot be promoted.' }),
     students: z.array(
       z.object({
         student_id: id,
-        student_name: z.string().nullable().meta({ description: 'Null for users without `student.read`.' }),
+        student_name: z.string().nullable().meta({
+          description:
+            'Null for users without `student.read`. To them, every student is one who cannot be promoted, and `reason` ' +
+            'says that they need the permission.',
+        }),
         current_class_id: id.nullable(),
         current_class_name: z.string().nullable().meta({
           description: 'Null for students without a class, and for users without `student.read`.',

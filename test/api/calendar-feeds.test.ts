@@ -5,7 +5,7 @@ import { type CalendarData, calendarText } from '../../src/documents/calendar.ts
 import type { Client } from '../support/client/client.ts';
 import { steadyDay } from '../support/fixtures/days.ts';
 import { race } from '../support/client/race.ts';
-import { serviceWithSchool } from '../support/server/service.ts';
+import { serviceWithSchool, testPassword, unique } from '../support/server/service.ts';
 import { withRole } from '../support/database/tenants.ts';
 import { type Planned, planned } from '../support/fixtures/planned-school.ts';
 import { send } from '../support/client/wire.ts';
@@ -510,6 +510,51 @@ describe('an address', () => {
     // The secret of a feed is not an access token.
     const bySecret = await send(service.url, { path: '/api/auth/profile', token: secret });
     expect(bySecret.status).toBe(401);
+  });
+
+  test('ends with a reset password, also one that an admin sets, and with a changed one if the user asks for it', async () => {
+    const at = await service.school();
+    const { email } = await at.user(['teacher']);
+    let password = testPassword;
+    const login = () => service.anonymous.login({ tenant_id: at.id, email, password });
+    const feed = async () => {
+      const { data } = await (await login()).post<{ url: string }>('/api/schedule/feeds', { kind: 'holidays' }, 201);
+      return async () => (await fetch(service.url + new URL(data.url, service.url).pathname)).status;
+    };
+    const change = async (options: object) => {
+      const client = await login();
+      const next = unique('another password');
+      const body = { current_password: password, password: next, ...options };
+      await client.post('/api/auth/password/change', body);
+      password = next;
+    };
+    const [first, ofAdmin] = [
+      await feed(),
+      await at.admin.post<{ url: string }>('/api/schedule/feeds', { kind: 'holidays' }, 201),
+    ];
+    await change({});
+    expect(await first()).toBe(200);
+    await change({ end_calendar_feeds: true });
+    expect(await first()).toBe(404);
+    const second = await feed();
+    const [user] = await service.database.query<{ id: number }>(
+      `select id::integer from ${at.schema}.user_account where email = $1`,
+      [email],
+    );
+    password = unique('third password');
+    await at.admin.put(`/api/users/${user?.id}`, { password });
+    expect(await second()).toBe(404);
+    const third = await feed();
+    const token = unique('token');
+    await service.database.query(
+      `insert into platform.one_time_token (tenant_id, user_id, purpose, hash, expires_at)
+       values ($1, $2, 'password_reset', core.token_hash($3), now() + interval '1 hour')`,
+      [at.id, user?.id, token],
+    );
+    await service.anonymous.post('/api/auth/password/reset', { token, password: unique('fourth password') });
+    expect(await third()).toBe(404);
+    expect((await at.admin.get<unknown[]>('/api/schedule/feeds')).data).toHaveLength(1);
+    expect(ofAdmin.status).toBe(201);
   });
 
   test("answers 404 while its owner's account is inactive, and for good after the user is deleted", async () => {

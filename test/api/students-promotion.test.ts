@@ -420,22 +420,28 @@ describe('permissions', () => {
     expect(await classOf(id)).toBe(from.id);
   });
 
-  test('a user without student.read previews a promotion without the names of students and their classes', async () => {
+  test('a user without student.read learns nothing about students from a preview, not even which ids exist', async () => {
     const [from, to] = [await createClass(years[1]), await createClass(years[2])];
     const id = await createStudent(from.id);
     const staff = await school.user([await school.role('fee.read')]);
-    expect(await preview([id], to.id, years[2], staff)).toMatchObject({
-      to_class: { name: to.name },
-      students: [
-        {
-          student_id: id,
-          student_name: null,
-          current_class_id: from.id,
-          current_class_name: null,
-          next_class_name: to.name,
-          eligible: true,
-        },
-      ],
+    const unknown = 999_999_999;
+    const inactive = await createStudent(to.id, { is_active: false });
+    const hidden = (student_id: number) => ({
+      student_id,
+      student_name: null,
+      current_class_id: null,
+      current_class_name: null,
+      next_class_id: to.id,
+      next_class_name: to.name,
+      eligible: false,
+      reason: 'You need student.read to see whether the student can be promoted.',
+    });
+    const ids = [id, unknown, inactive];
+    expect(await preview(ids, to.id, years[2], staff)).toMatchObject({
+      to_class: { name: to.name, student_count: null },
+      eligible: 0,
+      ineligible: 3,
+      students: ids.map(hidden),
     });
     expect((await preview([id], to.id, years[2])).students).toMatchObject([
       { student_name: expect.any(String) as unknown, current_class_name: from.name },
