@@ -139,10 +139,10 @@ grant insert (name, subdomain, contact_email, plan_id, trial_ends_at, feature_fl
 -- A row lock requires the update privilege on a column.
 grant update (updated_at) on platform.tenant_usage to school_platform;
 grant insert (tenant_id, plan_id, status, current_period_end),
-  update (plan_id, status, started_at, current_period_end, grace_days, updated_at)
+  update (plan_id, status, started_at, current_period_end, grace_days, is_final, updated_at)
   on platform.subscription to school_platform;
-grant insert (name, price_monthly, max_students, max_teachers, features),
-  update (name, price_monthly, max_students, max_teachers, features, updated_at),
+grant insert (name, price_monthly, max_students, max_teachers, features, is_public),
+  update (name, price_monthly, max_students, max_teachers, features, is_public, updated_at),
   delete
   on platform.plan to school_platform;
 grant insert (email, first_name, last_name, role, analyst_tenant_ids),

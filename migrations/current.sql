@@ -65,3 +65,10 @@ begin
     end loop;
   end loop;
 end $$;
+
+-- Plans that only operators assign, and subscriptions that only operators open again.
+alter table platform.plan add column is_public boolean not null default true;
+comment on column platform.plan.is_public is 'Whether schools can choose the plan. Operators can assign every plan.';
+alter table platform.subscription add column is_final boolean not null default false;
+comment on column platform.subscription.is_final is
+  'True: an operator cancelled the subscription for good, and the school cannot choose a plan.';

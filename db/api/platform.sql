@@ -43,7 +43,7 @@ select core.define_record('tenant', p_table => 'tenant', p_key => 't.id',
     t.trial_ends_at, t.contact_email, t.feature_flags,
     core.enabled_features(p.features, t.feature_flags) as enabled_features,
     json_build_object('status', s.status, 'started_at', s.started_at, 'current_period_end', s.current_period_end,
-      'grace_days', s.grace_days, 'grace_ends_at', s.grace_ends_at) as subscription,
+      'grace_days', s.grace_days, 'grace_ends_at', s.grace_ends_at, 'is_final', s.is_final) as subscription,
     json_build_object('total_students', coalesce(u.students, 0), 'total_teachers', coalesce(u.teachers, 0),
       'total_classes', coalesce(u.classes, 0)) as stats,
     t.time_zone, t.is_impersonation_allowed, t.deleted_at, t.created_at, t.updated_at
@@ -77,13 +77,13 @@ select core.define_record('plan', p_table => 'plan', p_key => 'p.id', p_one_row_
   p_source => 'plan p',
   p_columns => $$
     p.id, p.name, p.price_monthly, core.price_currency() as currency, p.max_students, p.max_teachers,
-    json_build_object('features', p.features) as features_json,
+    json_build_object('features', p.features) as features_json, p.is_public,
     (select count(*) from tenant t where t.plan_id = p.id and t.status <> 'deleted') as tenant_count, p.created_at,
     p.updated_at
   $$,
   p_search => 'public.search_form(p.name)',
   p_default_sort => 'price_monthly',
-  p_writable => '{name,price_monthly,max_students,max_teachers,features}',
+  p_writable => '{name,price_monthly,max_students,max_teachers,features,is_public}',
   p_volatile_fields => '{tenant_count}');
 select core.define_sort('plan', 'name', 'lower(p.name)');
 select core.define_sort('plan', 'price_monthly', 'p.price_monthly');
@@ -257,7 +257,8 @@ begin
     set
       status = p_status,
       started_at = case when p_status in ('trialing', 'active') then now() else started_at end,
-      current_period_end = p_period_end
+      current_period_end = p_period_end,
+      is_final = is_final and p_status = 'cancelled'
     where tenant_id = p_tenant_id and status <> p_status;
   if not found then
     update subscription set current_period_end = p_period_end where tenant_id = p_tenant_id;
@@ -361,6 +362,9 @@ begin
       perform core.refuse_field('validation_error', 'current_period_end', 'is required to start a trial');
     end if;
   end if;
+  if (p ->> 'is_final')::boolean and v_status <> 'cancelled' then
+    perform core.refuse_field('validation_error', 'is_final', 'can only be true for the status cancelled');
+  end if;
   if p ? 'grace_days' then
     update subscription set grace_days = (p ->> 'grace_days')::integer where tenant_id = v_id;
   end if;
@@ -370,14 +374,18 @@ begin
       update tenant set trial_ends_at = v_period_end where id = v_id;
     end if;
   end if;
+  if p ? 'is_final' then
+    update subscription set is_final = (p ->> 'is_final')::boolean where tenant_id = v_id;
+  end if;
   perform core.audit('subscription.update', 'tenant', v_id, v_id,
     core.diff(v_before, api.tenant_record(v_id)::jsonb));
   return api.tenant_detail(v_id);
 end $$;
 comment on function api.platform_subscriptions_update is
-  '{status?, current_period_end?, grace_days?}: renews, extends, cancels or reactivates the subscription of a school. '
+  '{status?, current_period_end?, grace_days?, is_final?}: renews, extends, cancels or reactivates the subscription of a school. '
   'An end alone extends a trial; it activates any other subscription. active without an end starts a month now, unless '
-  'it is active already. cancelled takes effect now. trialing needs an end. Audited. Raises invalid_state for a school '
+  'it is active already. cancelled takes effect now; with is_final, the school cannot choose a plan '
+  'again until an operator changes the status. trialing needs an end. Audited. Raises invalid_state for a school '
   'without a subscription and for a trial of an active one.';
 
 create function api.tenant_change_status(p jsonb, p_action text) returns json language plpgsql as $$

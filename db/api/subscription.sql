@@ -13,7 +13,7 @@ comment on function api.subscription_status is 'The subscription of the school w
 create function api.subscription_plans(p jsonb) returns json language sql stable as $$
   select core.subscription_plans();
 $$;
-comment on function api.subscription_plans is 'All plans by price.';
+comment on function api.subscription_plans is 'The public plans and the current one by price.';
 
 create function api.subscription_upgrade(p jsonb) returns json language plpgsql as $$
 begin
@@ -21,5 +21,4 @@ begin
   return core.subscription_status();
 end $$;
 comment on function api.subscription_upgrade is
-  '{plan_id}: changes the plan from now on and activates the subscription. Raises invalid_reference for an unknown '
-  'plan, conflict for the current one of an active subscription and for one whose limits the school exceeds.';
+  '{plan_id}: changes the plan from now on and activates the subscription, as core.subscription_upgrade.';

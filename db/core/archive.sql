@@ -272,8 +272,8 @@ begin
     insert into platform.tenant select (v_tenant).*;
     insert into platform.subscription
       select s.*
-      -- Files of earlier versions have no grace_days.
-      from jsonb_populate_record(null::platform.subscription, '{"grace_days": 14}'
+      -- Files of earlier versions lack these.
+      from jsonb_populate_record(null::platform.subscription, '{"grace_days": 14, "is_final": false}'
         || v_subscription
         || jsonb_build_object('id', nextval('platform.subscription_id_seq'), 'plan_id', v_file.plan_id,
           'tenant_id', v_file.id)) s

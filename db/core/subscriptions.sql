@@ -3,6 +3,7 @@
 create view core.current_subscription with (security_invoker = true) as
   select
     s.tenant_id, s.plan_id, s.started_at, s.current_period_end, s.grace_days, s.status as stored_status, derived.status,
+    s.is_final and derived.status = 'cancelled' as is_final,
     case when derived.status = 'past_due' then derived.grace_ends_at end as grace_ends_at
   from platform.subscription s
   join platform.tenant t on t.id = s.tenant_id
@@ -73,6 +74,7 @@ create function core.subscription_status() returns json
       'started_at', s.started_at,
       'current_period_end', s.current_period_end,
       'grace_ends_at', s.grace_ends_at,
+      'is_final', s.is_final,
       'trial_ends_at', t.trial_ends_at,
       'usage', json_build_object(
         'students', json_build_object('used', u.students, 'limit', p.max_students),
@@ -98,17 +100,20 @@ create function core.subscription_plans() returns json
         'max_teachers', p.max_teachers,
         'features', p.features,
         'is_current', p.id = t.plan_id,
-        'is_available', (p.id <> t.plan_id or s.status is distinct from 'active')
+        'is_available', p.is_public
+          and s.is_final is not true
+          and (p.id <> t.plan_id or s.status is distinct from 'active')
           and u.students <= p.max_students and u.teachers <= p.max_teachers)
       order by p.price_monthly, p.id)
     from platform.tenant t
     join platform.tenant_usage u on u.tenant_id = t.id
     left join core.current_subscription s on s.tenant_id = t.id
-    cross join platform.plan p
+    join platform.plan p on p.is_public or p.id = t.plan_id
     where t.id = core.tenant_id()
   );
 comment on function core.subscription_plans is
-  'All plans by price, with flags for the current plan and for those that the school can choose.';
+  'The public plans and the current one by price, with flags for the current plan and for those that the school can '
+  'choose.';
 
 create function core.subscription_upgrade(p_plan_id bigint) returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -119,21 +124,27 @@ begin
   -- Lock order as in platform_tenants_update: the school, then its usage.
   perform core.subscription_lapse(core.tenant_id());
   v_before := core.subscription_status();
-  select id, name into v_plan from platform.plan where id = p_plan_id;
-  if v_plan.id is null then
+  select id, name, is_public into v_plan
+    from platform.plan
+    where id = p_plan_id and (is_public or id = (v_before #>> '{plan,id}')::bigint);
+  if (v_before ->> 'is_final')::boolean then
+    perform core.fail('conflict', 'The subscription has ended for good. Ask the operator of the service.');
+  elsif v_plan.id is null then
     perform core.refuse_field('invalid_reference', 'plan_id', 'This plan does not exist.');
   elsif v_plan.id = (v_before #>> '{plan,id}')::bigint and v_before ->> 'status' = 'active' then
     perform core.refuse_field('conflict', 'plan_id', format('The school already has the plan %s.', v_plan.name));
+  elsif not v_plan.is_public then
+    perform core.refuse_field('conflict', 'plan_id',
+      format('Only the operator of the service can renew the plan %s.', v_plan.name));
   end if;
   perform core.require_plan_fits(core.tenant_id(), p_plan_id);
   update platform.tenant set plan_id = p_plan_id where id = core.tenant_id();
   update platform.subscription
     set
       plan_id = p_plan_id,
-      started_at = now(),
-      -- A period that is already paid for longer stays.
-      current_period_end = case when status = 'active'
-        then greatest(current_period_end, core.subscription_period_end(core.time_zone()))
+      -- A period that is paid for stays: otherwise a school could go on for free by switching back and forth.
+      started_at = case when status = 'active' then started_at else now() end,
+      current_period_end = case when status = 'active' then current_period_end
         else core.subscription_period_end(core.time_zone()) end
     where tenant_id = core.tenant_id();
   update platform.subscription set status = 'active'
@@ -142,7 +153,6 @@ begin
     core.diff(v_before - 'usage', core.subscription_status()::jsonb - 'usage'));
 end $$;
 comment on function core.subscription_upgrade is
-  'Changes the plan of this school, starts a period of a month unless a longer one is paid, and activates the '
-  'subscription. Raises '
-  'invalid_reference for an unknown plan, conflict for the current one of an active subscription and for one whose '
-  'limits the school exceeds. Audited.';
+  'Changes the plan of this school. An active subscription keeps its period; any other becomes active for a month. '
+  'Raises invalid_reference for an unknown plan and one that is not public; conflict for the current one of an active '
+  'subscription, one whose limits the school exceeds, and a subscription that was cancelled for good. Audited.';

@@ -115,6 +115,9 @@ export const Tenant = z
         grace_ends_at: timestamp.nullable().meta({
           description: 'While `past_due`: when the subscription will be cancelled. Otherwise null.',
         }),
+        is_final: z.boolean().nullable().meta({
+          description: 'Whether it was cancelled for good: the school cannot choose a plan again.',
+        }),
       })
       .meta({ id: 'TenantSubscription' }),
     stats: z.object({ total_students: z.int(), total_teachers: z.int(), total_classes: z.int() }),
@@ -156,6 +159,10 @@ export const TenantDetail = Tenant.extend({
   recent_audit_logs: z.array(AuditLog),
 }).meta({ id: 'TenantDetail' });
 
+const isPublic = z.boolean().meta({
+  description: 'Whether schools can choose the plan. Operators can assign every plan. By default true.',
+});
+
 const PlanInput = z
   .strictObject({
     name: nameText(100).meta({ examples: ['Standard'] }),
@@ -163,6 +170,7 @@ const PlanInput = z
     max_students: z.int().min(0).max(10_000_000),
     max_teachers: z.int().min(0).max(1_000_000),
     features_json: z.strictObject({ features: z.array(featureName).max(50) }).optional(),
+    is_public: isPublic.optional(),
   })
   .meta({ id: 'PlanInput' });
 
@@ -175,6 +183,7 @@ export const Plan = z
     max_students: z.int(),
     max_teachers: z.int(),
     features_json: z.object({ features: z.array(z.string()) }),
+    is_public: isPublic,
     tenant_count: z.int().meta({ description: 'Number of schools on this plan.' }),
     ...timestamps,
   })
@@ -284,6 +293,10 @@ export const platform = resource('/platform', 'Platform', 'For operators: school
           .min(0)
           .max(365)
           .meta({ description: 'Days between the end of the period and the cancellation. 14 for a new school.' }),
+        is_final: z.boolean().meta({
+          description:
+            'With the status cancelled: true keeps the school from choosing a plan again. Any other status ends that.',
+        }),
       })
       .partial()
       .meta({ id: 'TenantSubscriptionChange' }),

@@ -31,6 +31,9 @@ export const Subscription = z
     grace_ends_at: timestamp.nullable().meta({
       description: 'While `past_due`: when the subscription will be cancelled. Otherwise null.',
     }),
+    is_final: z.boolean().meta({
+      description: 'Whether the operator cancelled it for good. Then the school cannot choose a plan.',
+    }),
     trial_ends_at: timestamp.nullable(),
     usage: z
       .object({ students: usage, teachers: usage })
@@ -52,8 +55,7 @@ const Plans = z
       is_available: z.boolean().meta({
         description:
           'Whether the school can choose it: its limits are not exceeded, and it is not the current plan of an ' +
-          'active ' +
-          'subscription.',
+          'active subscription, nor one that only the operator assigns.',
       }),
     }),
   )
@@ -70,10 +72,10 @@ export const subscription = resource('/subscription', 'Subscription', 'The plan 
     operation: 'subscription_upgrade',
     summary: 'Change the plan',
     description:
-      'Applies from the next request, starts a period of a month, and activates the subscription. The current plan ' +
-      'is ' +
-      'accepted unless the subscription is active, and a smaller plan if the school fits its limits. ' +
-      '409 conflict for the current plan of an active subscription, and for a plan whose limits the school exceeds.',
+      'Applies from the next request. An active subscription keeps its period; any other becomes active for a month. ' +
+      'The current plan is accepted unless the subscription is active, and a smaller plan if the school fits its ' +
+      'limits. 409 conflict for the current plan of an active subscription, for a plan whose limits the school ' +
+      'exceeds, and if the operator has cancelled the subscription for good.',
     body: z.strictObject({ plan_id: id }).meta({ id: 'SubscriptionUpgrade' }),
     response: json(Subscription),
   },

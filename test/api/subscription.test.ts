@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import { race } from '../support/client/race.ts';
 import { until } from '../support/client/until.ts';
-import { manyConnections, operatorEmail, serviceOfFile, type School } from '../support/server/service.ts';
+import { manyConnections, operatorEmail, serviceOfFile, type School, unique } from '../support/server/service.ts';
 import type { OutputOf } from '../support/client/output.ts';
 import type { AuditLog as AuditLogSchema, TenantDetail } from '../../src/endpoints/platform.ts';
 import type { Subscription as SubscriptionSchema } from '../../src/endpoints/subscription.ts';
@@ -38,6 +38,7 @@ describe('the status', () => {
       plan: { id: plan.id, name: plan.name, price_monthly: 1.5, currency: 'USD', features: ['timetable'] },
       started_at: found.started_at,
       current_period_end: found.current_period_end,
+      is_final: false,
       grace_ends_at: null,
       trial_ends_at: null,
       usage: { students: { used: 1, limit: 7 }, teachers: { used: 0, limit: 3 } },
@@ -79,6 +80,7 @@ describe('the life cycle', () => {
         status: 'past_due',
         started_at: found.started_at,
         current_period_end: found.current_period_end,
+        is_final: false,
         grace_days: 14,
         grace_ends_at: found.grace_ends_at,
       });
@@ -299,13 +301,59 @@ describe('the plans', () => {
 });
 
 describe('an upgrade', () => {
-  test('keeps the end of a period that is paid for longer than a month', async () => {
+  test.each([3, 400])('keeps the period of an active subscription, which ends in %s days', async (days) => {
     const school = await service.school({ plan_id: 1 });
-    const end = inDays(400);
-    await change(school, { status: 'active', current_period_end: end });
-    const { data } = await upgrade(school, 2);
-    expect(data.plan.id).toBe(2);
-    expect(Date.parse(data.current_period_end)).toBe(Date.parse(end));
+    await change(school, { status: 'active', current_period_end: inDays(days) });
+    const before = await status(school);
+    for (const plan of [2, 1, 2]) {
+      const { data } = await upgrade(school, plan);
+      expect(data.plan.id).toBe(plan);
+      expect([data.started_at, data.current_period_end]).toEqual([before.started_at, before.current_period_end]);
+    }
+  });
+
+  test('chooses only public plans; operators assign the others', async () => {
+    const { data: plan } = await service.operator.post<{ id: number; is_public: boolean }>(
+      '/api/platform/plans',
+      { name: unique('Private'), price_monthly: 1, max_students: 1000, max_teachers: 100, is_public: false },
+      201,
+    );
+    expect(plan.is_public).toBe(false);
+    const school = await service.school({ plan_id: 1 });
+    const offered = async () =>
+      (await school.admin.get<{ id: number; is_available: boolean }[]>('/api/subscription/plans')).data.find(
+        ({ id }) => id === plan.id,
+      );
+    expect(await offered()).toBeUndefined();
+    expect((await upgrade(school, plan.id, 422)).error).toBe('invalid_reference');
+    await service.operator.put(`/api/platform/tenants/${school.id}`, { plan_id: plan.id });
+    expect(await offered()).toMatchObject({ is_current: true, is_available: false });
+    await endPeriod(school, "now() - interval '1 day'");
+    expect((await upgrade(school, plan.id, 409)).message).toMatch(/^Only the operator/);
+    await service.operator.put(`/api/platform/plans/${plan.id}`, { is_public: true });
+    expect((await upgrade(school, plan.id)).data.status).toBe('active');
+  });
+
+  test('is a 409 after an operator has cancelled for good, until an operator sets another status', async () => {
+    const school = await service.school({ plan_id: 1 });
+    expect((await change(school, { is_final: true }, 400)).details).toMatchObject([{ path: 'is_final' }]);
+    expect((await change(school, { status: 'active', is_final: true }, 400)).details).toMatchObject([
+      { path: 'is_final' },
+    ]);
+    const { data } = await change(school, { status: 'cancelled', is_final: true });
+    expect(data.subscription).toMatchObject({ status: 'cancelled', is_final: true });
+    expect(await status(school)).toMatchObject({ status: 'cancelled', is_final: true });
+    const plans = await school.admin.get<{ is_available: boolean }[]>('/api/subscription/plans');
+    expect(plans.data.filter(({ is_available }) => is_available)).toEqual([]);
+    for (const plan of [1, 2]) expect((await upgrade(school, plan, 409)).error).toBe('conflict');
+    await change(school, { status: 'active' });
+    expect(await status(school)).toMatchObject({ status: 'active', is_final: false });
+    // A plain cancellation, or the end of one that was final, leaves the choice to the school.
+    await change(school, { status: 'cancelled', is_final: true });
+    await change(school, { is_final: false });
+    expect((await upgrade(school, 2)).data).toMatchObject({ status: 'active', is_final: false });
+    await change(school, { status: 'cancelled' });
+    expect((await upgrade(school, 1)).data.status).toBe('active');
   });
 
   test('changes the plan, starts a period of a month, and is in the audit log with the email of the user', async () => {

@@ -288,9 +288,9 @@ const grantedTables: Record<string, string[]> = {
   'platform.plan': [
     'school_analyst SELECT (id, name, price_monthly)',
     'school_platform DELETE',
-    'school_platform INSERT (name, price_monthly, max_students, max_teachers, features)',
+    'school_platform INSERT (name, price_monthly, max_students, max_teachers, features, is_public)',
     'school_platform SELECT',
-    'school_platform UPDATE (name, price_monthly, max_students, max_teachers, features, updated_at)',
+    'school_platform UPDATE (name, price_monthly, max_students, max_teachers, features, updated_at, is_public)',
   ],
   'platform.setting': ['school_platform SELECT', 'school_platform UPDATE (currency, updated_at)'],
   'platform.state_transition': ['school_platform SELECT'],
@@ -298,7 +298,7 @@ const grantedTables: Record<string, string[]> = {
     'school_analyst SELECT (tenant_id, plan_id, status, started_at, current_period_end, grace_days)',
     'school_platform INSERT (tenant_id, plan_id, status, current_period_end)',
     'school_platform SELECT',
-    'school_platform UPDATE (plan_id, status, started_at, current_period_end, updated_at, grace_days)',
+    'school_platform UPDATE (plan_id, status, started_at, current_period_end, updated_at, grace_days, is_final)',
   ],
   'platform.tenant': [
     'school_analyst SELECT (id, name, subdomain, status, plan_id, trial_ends_at, is_setup_complete, time_zone, created_at)',
