@@ -83,7 +83,7 @@ declare
     school_rename,setup_complete,notify,notify_all,send_message,school_allow_impersonation,
     is_impersonation_allowed,timetable_lease,roles_of_inactive_people,
     is_second_factor_required,school_require_second_factor,
-    audit_api_key,limit_to_reader,scope_of
+    audit_school,limit_to_reader,scope_of
   }';
   v_platform_only text[] := '{
     audit,is_reserved_subdomain,require_plan_fits,refuse_school_elsewhere,school_take_id,tenant_provision,
@@ -123,6 +123,7 @@ begin
   end loop;
 end $$;
 grant select on core.webhook_event_type to school_tenant, school_platform;
+grant select on core.school_audit_log to school_tenant;
 grant select on core.error, core.permission, core.record, core.notification_event to school_tenant, school_platform;
 grant execute on function platform.search_normal(text) to school_tenant, school_platform;
 

@@ -120,7 +120,7 @@ begin
       (p ->> 'expires_at')::timestamptz)
     returning id into v_id;
   v_key := api.api_key_record(v_id);
-  perform core.audit_api_key('create', v_id, null, v_key);
+  perform core.audit_school('api_key.create', v_id, null, v_key);
   return v_key || jsonb_build_object('key_hash', p -> 'key_hash');
 end $$;
 comment on function api.api_keys_create is
@@ -146,7 +146,7 @@ begin
   perform api.require_changed_expiry(p, v_before);
   perform core.record_update('api_key', p);
   v_after := api.api_key_record(v_id);
-  perform core.audit_api_key('update', v_id, v_before, v_after);
+  perform core.audit_school('api_key.update', v_id, v_before, v_after);
   return v_after;
 end $$;
 comment on function api.api_keys_update is
@@ -163,7 +163,7 @@ begin
   if (v_before ->> 'user_id')::bigint <> core.user_id() then
     perform api.require_permissions(array(select jsonb_array_elements_text(v_before -> 'permissions')));
   end if;
-  perform core.audit_api_key('revoke', v_id, v_before, null);
+  perform core.audit_school('api_key.revoke', v_id, v_before, null);
   return core.record_delete('api_key', p);
 end $$;
 comment on function api.api_keys_delete is

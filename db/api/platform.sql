@@ -382,11 +382,11 @@ begin
   return api.tenant_detail(v_id);
 end $$;
 comment on function api.platform_subscriptions_update is
-  '{status?, current_period_end?, grace_days?, is_final?}: renews, extends, cancels or reactivates the subscription of a school. '
-  'An end alone extends a trial; it activates any other subscription. active without an end starts a month now, unless '
-  'it is active already. cancelled takes effect now; with is_final, the school cannot choose a plan '
-  'again until an operator changes the status. trialing needs an end. Audited. Raises invalid_state for a school '
-  'without a subscription and for a trial of an active one.';
+  '{status?, current_period_end?, grace_days?, is_final?}: renews, extends, cancels or reactivates the subscription of '
+  'a school. An end alone extends a trial; it activates any other subscription. active without an end starts a month '
+  'now, unless it is active already. cancelled takes effect now; with is_final, the school cannot choose a plan again '
+  'until an operator changes the status. trialing needs an end. Audited. Raises invalid_state for a school without a '
+  'subscription and for a trial of an active one.';
 
 create function api.tenant_change_status(p jsonb, p_action text) returns json language plpgsql as $$
 declare

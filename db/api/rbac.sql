@@ -106,11 +106,18 @@ comment on function api.role_permissions_set is
   'Sets the permissions of a role. Raises invalid_reference for unknown ids, forbidden for permissions that the '
   'current user lacks.';
 
+create function api.audited_role(p_id bigint) returns jsonb language plpgsql stable as $$
+begin
+  return api.role_record(p_id)::jsonb - '{user_count,permission_ids}'::text[];
+end $$;
+comment on function api.audited_role is 'A role as the audit log shows it.';
+
 create function api.rbac_roles_create(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := core.record_insert('role', p);
 begin
   perform api.role_permissions_set(v_id, coalesce(p -> 'permission_ids', '[]'));
+  perform core.audit_school('role.create', v_id, null, api.audited_role(v_id));
   return api.role_record(v_id);
 end $$;
 comment on function api.rbac_roles_create is
@@ -119,9 +126,11 @@ comment on function api.rbac_roles_create is
 create function api.rbac_roles_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
+  v_before jsonb;
   v_role record;
 begin
   perform core.lock_rights(true);
+  v_before := api.audited_role(v_id);
   select name, is_system into v_role from role where id = v_id;
   if v_role.is_system and p ? 'name' and p ->> 'name' <> v_role.name then
     perform core.fail('forbidden', 'System roles cannot be renamed.');
@@ -135,6 +144,7 @@ begin
     perform api.role_permissions_set(v_id, p -> 'permission_ids');
     perform core.refresh_rights(array(select user_id from user_role where role_id = v_id));
   end if;
+  perform core.audit_school('role.update', v_id, v_before, api.audited_role(v_id));
   return api.role_record(v_id);
 end $$;
 comment on function api.rbac_roles_update is
@@ -149,6 +159,7 @@ begin
     perform core.fail('forbidden', 'System roles cannot be deleted.');
   end if;
   perform api.require_roles(array[v_id]);
+  perform core.audit_school('role.delete', v_id, api.audited_role(v_id), null);
   delete from role where id = v_id;
   return json_build_object('id', v_id);
 end $$;

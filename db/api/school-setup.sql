@@ -51,6 +51,12 @@ comment on function api.school_info is
   'Name, contact data and settings of the school, with defaults before the first step. The name comes from '
   'platform.tenant.';
 
+create function api.audited_school() returns jsonb language sql stable as $$
+  select jsonb_build_object('name', core.tenant_summary() -> 'name')
+    || coalesce((select to_jsonb(s) - 'id' from school s), '{}');
+$$;
+comment on function api.audited_school is 'The school information as the audit log shows it.';
+
 create function api.school_setup_status(p jsonb) returns json language sql stable as $$
   select json_build_object(
     'is_complete', core.tenant_summary() -> 'is_setup_complete',
@@ -94,6 +100,7 @@ declare
   v_address text := case when not p ? 'file_id' then p ->> 'logo' end;
   v_returned_logo_id bigint := substring(v_address from '^/api/pictures/\d+-(\d{1,15})-')::bigint;
   v_old_logo_id bigint;
+  v_before jsonb := api.audited_school();
 begin
   if p ? 'name' then
     perform core.school_rename(p ->> 'name');
@@ -126,6 +133,7 @@ begin
   if v_changes_logo then
     delete from file where id = v_old_logo_id;
   end if;
+  perform core.audit_school('school_info.update', null, v_before, api.audited_school());
   return api.school_info();
 end $$;
 comment on function api.school_setup_school_info is

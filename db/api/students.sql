@@ -364,8 +364,8 @@ end $$;
 comment on function api.students_promotion_preview is
   'Which of these students can be promoted, in the order of the request, and why the others cannot: '
   '{student_ids, to_class_id, to_academic_year_id}. Without student.read the answer tells nothing about the '
-  'students, also not which ids exist. Raises invalid_reference for an unknown student, class or academic year, or if the class belongs to '
-  'another academic year.';
+  'students, also not which ids exist. Raises invalid_reference for an unknown student, class or academic year, or if '
+  'the class belongs to another academic year.';
 
 create function api.students_promote(p jsonb) returns json language plpgsql as $$
 declare

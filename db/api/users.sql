@@ -74,6 +74,16 @@ comment on function api.require_can_manage_user is
   'Raises forbidden if a user has permissions that the current user lacks; otherwise the current user could set a '
   'password and log in with them. Compares scopes like api.require_roles.';
 
+create function api.audited_user(p_id bigint) returns jsonb language sql stable as $$
+  select to_jsonb(u) || jsonb_build_object('roles', (
+      select coalesce(jsonb_agg(r.name order by r.name), '[]')
+      from user_role ur
+      join role r on r.id = ur.role_id
+      where ur.user_id = p_id))
+  from (select email, first_name, last_name, phone, is_active from user_account where id = p_id) u;
+$$;
+comment on function api.audited_user is 'A user as the audit log shows them: without the password.';
+
 create function api.user_roles_change(
     p_user_id bigint, p_set bigint[] default null, p_add bigint default null, p_remove bigint default null) returns void
   language plpgsql as $$
@@ -82,8 +92,10 @@ declare
   v_after bigint[];
   v_changed bigint[];
   v_unknown bigint;
+  v_user jsonb;
 begin
   perform core.lock_rights(true);
+  v_user := api.audited_user(p_user_id);
   v_before := array(select role_id from user_role where user_id = p_user_id);
   v_after := array(
     select distinct i
@@ -107,6 +119,7 @@ begin
     perform api.require_an_admin();
   end if;
   perform core.refresh_rights(array[p_user_id]);
+  perform core.audit_school('user.roles', p_user_id, v_user, api.audited_user(p_user_id));
 end $$;
 comment on function api.user_roles_change is
   'Changes the roles of a user, effective at their next request: sets them to p_set, or adds and removes one. Requires '
@@ -119,6 +132,7 @@ declare
 begin
   perform core.enqueue('send_email', jsonb_build_object('user_id', v_id, 'kind',
     case when p ->> 'password_hash' is null then 'invitation' else 'email_verification' end));
+  perform core.audit_school('user.create', v_id, null, api.audited_user(v_id));
   return v_id;
 end $$;
 comment on function api.login_create is
@@ -136,6 +150,8 @@ begin
   v_user_id := api.login_create(p - 'is_active');
   insert into user_role (user_id, role_id) select v_user_id, id from role where is_system and name = p_role;
   perform api.require_roles(array(select role_id from user_role where user_id = v_user_id));
+  perform core.audit_school('user.roles', v_user_id, '{"roles": []}',
+    jsonb_build_object('roles', jsonb_build_array(p_role)));
   return v_user_id;
 end $$;
 comment on function api.person_login is
@@ -219,9 +235,11 @@ declare
   v_id bigint := (p ->> 'id')::bigint;
   v_email text := api.user_record(v_id) ->> 'email';
   v_is_invited boolean;
+  v_before jsonb := api.audited_user(v_id);
 begin
   perform api.require_can_manage_user(v_id);
   perform core.record_update('user', p);
+  perform core.audit_school('user.update', v_id, v_before, api.audited_user(v_id));
   if p ? 'role_ids' then
     perform api.user_roles_change(v_id, array(select jsonb_array_elements_text(p -> 'role_ids')::bigint));
   end if;
@@ -234,6 +252,7 @@ begin
       'user_id', v_id, 'kind', case when v_is_invited then 'invitation' else 'email_verification' end));
   end if;
   if p ? 'password_hash' then
+    perform core.audit_school('user.set_password', v_id, null, null);
     perform core.sessions_revoke(array[v_id], core.session_id());
     perform core.login_unlock(api.user_record(v_id) ->> 'email');
     perform core.tokens_void(v_id, '{password_reset,invitation}');
@@ -247,8 +266,8 @@ begin
 end $$;
 comment on function api.users_update is
   'Updates a user. A new email address must be verified again, and links in emails to the old address become invalid. '
-  'A new password or a deactivation ends the sessions of the user, a new password also their calendar feeds. Raises the errors of create, and forbidden if the '
-  'user has permissions that the current user lacks.';
+  'A new password or a deactivation ends the sessions of the user, a new password also their calendar feeds. Audited. '
+  'Raises the errors of create, and forbidden if the user has permissions that the current user lacks.';
 
 create function api.users_delete(p jsonb) returns json language plpgsql as $$
 declare
@@ -307,6 +326,7 @@ begin
     perform core.fail('conflict', 'You cannot delete your own login.');
   end if;
   perform api.require_can_manage_user(p_user_id);
+  perform core.audit_school('user.delete', p_user_id, api.audited_user(p_user_id), null);
   update user_account set deleted_at = now(), is_active = false where id = p_user_id;
   delete from user_role where user_id = p_user_id;
   perform api.require_an_admin();

@@ -209,10 +209,14 @@ end $$;
 comment on function api.webhooks_get is 'One webhook, without its secret. Raises not_found.';
 
 create function api.webhooks_create(p jsonb) returns json language plpgsql as $$
+declare
+  v_webhook jsonb;
 begin
   perform core.require_whole_school();
   perform api.require_webhook_events(array(select jsonb_array_elements_text(p -> 'events')));
-  return api.webhook_create(p) || jsonb_build_object('secret_hash', p -> 'secret_hash');
+  v_webhook := api.webhook_create(p);
+  perform core.audit_school('webhook.create', (v_webhook ->> 'id')::bigint, null, v_webhook);
+  return v_webhook || jsonb_build_object('secret_hash', p -> 'secret_hash');
 end $$;
 comment on function api.webhooks_create is
   'Creates a webhook, as api.webhook_create. The facade returns the secret if the answer has its hash, thus not to a '
@@ -220,11 +224,14 @@ comment on function api.webhooks_create is
 
 create function api.webhooks_update(p jsonb) returns json language plpgsql as $$
 declare
+  v_before jsonb;
   v_webhook jsonb;
 begin
   perform api.require_webhook((p ->> 'id')::bigint);
+  v_before := api.webhook_record((p ->> 'id')::bigint);
   v_webhook := api.webhook_update(p);
   perform api.require_webhook_events(array(select jsonb_array_elements_text(v_webhook -> 'events')));
+  perform core.audit_school('webhook.update', (p ->> 'id')::bigint, v_before, v_webhook);
   return v_webhook;
 end $$;
 comment on function api.webhooks_update is
@@ -234,6 +241,8 @@ comment on function api.webhooks_update is
 create function api.webhooks_delete(p jsonb) returns json language plpgsql as $$
 begin
   perform api.require_webhook((p ->> 'id')::bigint);
+  perform core.audit_school('webhook.delete', (p ->> 'id')::bigint, api.webhook_record((p ->> 'id')::bigint)::jsonb,
+    null);
   return core.record_delete('webhook', p);
 end $$;
 comment on function api.webhooks_delete is
@@ -242,6 +251,7 @@ comment on function api.webhooks_delete is
 create function api.webhooks_rotate_secret(p jsonb) returns json language plpgsql as $$
 begin
   perform api.require_webhook((p ->> 'id')::bigint);
+  perform core.audit_school('webhook.rotate_secret', (p ->> 'id')::bigint, null, null);
   return api.webhook_rotate_secret(p);
 end $$;
 comment on function api.webhooks_rotate_secret is
@@ -250,6 +260,7 @@ comment on function api.webhooks_rotate_secret is
 create function api.webhooks_test(p jsonb) returns json language plpgsql as $$
 begin
   perform api.require_webhook((p ->> 'id')::bigint);
+  perform core.audit_school('webhook.test', (p ->> 'id')::bigint, null, null);
   return api.webhook_test((p ->> 'id')::bigint);
 end $$;
 comment on function api.webhooks_test is
@@ -273,6 +284,8 @@ begin
     from webhook_delivery d
     join webhook_event e on e.id = d.event_id
     where d.id = (p ->> 'delivery_id')::bigint and d.webhook_id = (p ->> 'id')::bigint));
+  perform core.audit_school('webhook.replay', (p ->> 'id')::bigint, null,
+    jsonb_build_object('delivery_id', p -> 'delivery_id'));
   return api.webhook_replay(p);
 end $$;
 comment on function api.webhooks_deliveries_replay is

@@ -41,9 +41,16 @@ comment on function core.audit is
   'with an id is an operator; users of a school have only an email. An impersonation has both. With an API key, the '
   'changes also have its id and name, as `api_key`. Security definer, because no role may write the table.';
 
-create function core.audit_api_key(p_verb text, p_id bigint, p_before jsonb, p_after jsonb) returns void
-  language sql security definer set search_path = pg_catalog, pg_temp as $$
-  select core.audit('api_key.' || p_verb, 'api_key', p_id, core.tenant_id(), core.diff(p_before, p_after));
-$$;
-comment on function core.audit_api_key is
-  'Adds the audit entry of a change of an API key. p_verb: create, update or revoke.';
+create function core.audit_school(p_action text, p_id bigint, p_before jsonb, p_after jsonb) returns void
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_changes jsonb := core.diff(p_before, p_after);
+begin
+  if v_changes <> '{}' or p_before is null and p_after is null then
+    perform core.audit(p_action, split_part(p_action, '.', 1), p_id, core.tenant_id(), v_changes);
+  end if;
+end $$;
+comment on function core.audit_school is
+  'Adds the audit entry of a change by a user of this school, unless nothing changed. p_action is <record>.<verb>. '
+  'p_before is null for a new record, p_after for a deleted one, both for an action that changes no field. Neither may '
+  'have a secret.';

@@ -168,3 +168,14 @@ create function core.tenant_summary() returns json
     where id = core.tenant_id()
   );
 comment on function core.tenant_summary is 'The data of the school that every user may see; null for an operator.';
+
+create view core.school_audit_log with (security_barrier = true) as
+  select id, created_at, actor_id, actor_email, impersonated_email, action, target_type, target_id, changes,
+    -- Where an operator works is nothing that the school needs.
+    case when actor_id is null then ip end as ip, case when actor_id is null then user_agent end as user_agent,
+    request_id
+  from platform.audit_log
+  where tenant_id = core.tenant_id();
+comment on view core.school_audit_log is
+  'The audit entries of the school of this request. With the rights of its owner, because a school can not read the '
+  'schema platform.';

@@ -43,7 +43,8 @@ insert into core.permission (id, name, description) values
   (41, 'master_data.manage', 'Change grades, units, programs, mediums, religions, subject contexts'),
   (42, 'dashboard.read', 'See the dashboard of the school'),
   (43, 'webhook.manage', 'See and change webhooks'),
-  (44, 'api_key.manage', 'See and revoke API keys, and make own ones');
+  (44, 'api_key.manage', 'See and revoke API keys, and make own ones'),
+  (45, 'audit.read', 'See who changed users, roles, keys, webhooks and settings of the school');
 
 insert into core.default_role (name, description, permissions) values
   ('admin', 'Runs the school. Has every permission.', '{}'),

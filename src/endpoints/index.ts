@@ -33,6 +33,7 @@ import { platformUsage } from './platform-usage.ts';
 import { platformWebhooks } from './platform-webhooks.ts';
 import { rbac } from './rbac.ts';
 import { calendar, schedule } from './schedule.ts';
+import { schoolAuditLogs } from './school-audit-logs.ts';
 import { schoolSetup } from './school-setup.ts';
 import { studentFees } from './student-fees.ts';
 import { students } from './students.ts';
@@ -101,6 +102,7 @@ export const resources: readonly Resource[] = [
   impersonation,
   platformNotifications,
   platformQuestions,
+  schoolAuditLogs,
   schoolSetup,
   devices,
   webhooks,

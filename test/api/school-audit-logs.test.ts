@@ -1,0 +1,178 @@
+import { beforeAll, describe, expect, test } from '@jest/globals';
+import type { Client } from '../support/client/client.ts';
+import { operatorEmail, type School, serviceWithSchool, unique } from '../support/server/service.ts';
+
+const { service, school } = await serviceWithSchool({}, 3);
+
+interface Entry {
+  id: number;
+  actor: { id: number | null; email: string | null };
+  impersonated_email: string | null;
+  action: string;
+  target_type: string;
+  target_id: number | null;
+  changes: Record<string, { before: unknown; after: unknown }>;
+}
+
+const entries = async (query = '', of: School = school) =>
+  (await of.admin.get<Entry[]>(`/api/audit-logs?pageSize=100${query}`)).data;
+const latest = async (action: string) => (await entries(`&action=${action}`))[0];
+const secrets = ['a secret password', 'another password'];
+
+let user: Client & { id: number; email: string };
+beforeAll(async () => {
+  user = await school.user([]);
+});
+
+/** The changes that the log records: what is done, the entry, and its changes. */
+const changes: [string, string, () => Promise<number | null>, Record<string, { before: unknown; after: unknown }>][] = [
+  [
+    'a role that a user gets',
+    'user.roles',
+    async () => {
+      const { data } = await school.admin.get<{ id: number; name: string }[]>('/api/rbac/roles');
+      const role_id = data.find(({ name }) => name === 'accountant')?.id;
+      await school.admin.post(`/api/rbac/users/${user.id}/roles`, { role_id });
+      return user.id;
+    },
+    { roles: { before: [], after: ['accountant'] } },
+  ],
+  [
+    'roles that a change of the user sets',
+    'user.roles',
+    async () => {
+      await school.admin.put(`/api/users/${user.id}`, { role_ids: [] });
+      return user.id;
+    },
+    { roles: { before: ['accountant'], after: [] } },
+  ],
+  [
+    'a changed name',
+    'user.update',
+    async () => {
+      await school.admin.put(`/api/users/${user.id}`, { first_name: 'Grace', last_name: 'Hopper', phone: null });
+      await school.admin.put(`/api/users/${user.id}`, { first_name: 'Ada' });
+      return user.id;
+    },
+    { first_name: { before: 'Grace', after: 'Ada' } },
+  ],
+  [
+    'a password that another user sets',
+    'user.set_password',
+    async () => {
+      await school.admin.put(`/api/users/${user.id}`, { password: secrets[0] });
+      return user.id;
+    },
+    {},
+  ],
+  [
+    'a permission that a role gains',
+    'role.update',
+    async () => {
+      const name = await school.role('student.read');
+      const { data } = await school.admin.get<{ id: number; name: string }[]>(`/api/rbac/roles?search=${name}`);
+      await school.admin.put(`/api/rbac/roles/${data[0]?.id}`, { permission_ids: [1, 2] });
+      return data[0]?.id ?? null;
+    },
+    { permissions: { before: ['student.read'], after: ['student.read', 'student.create'] } },
+  ],
+  [
+    'another address of a webhook',
+    'webhook.update',
+    async () => {
+      const url = 'https://hooks.example.org/a';
+      const { data } = await school.admin.post<{ id: number }>(
+        '/api/webhooks',
+        { url, events: ['class.created'] },
+        201,
+      );
+      await school.admin.put(`/api/webhooks/${data.id}`, { url: 'https://hooks.example.org/b' });
+      return data.id;
+    },
+    { url: { before: 'https://hooks.example.org/a', after: 'https://hooks.example.org/b' } },
+  ],
+  [
+    'the permissions of an API key',
+    'api_key.update',
+    async () => {
+      const body = { name: unique('Key'), permissions: ['class.read'] };
+      const { data } = await school.admin.post<{ id: number; key: string }>('/api/api-keys', body, 201);
+      secrets.push(data.key);
+      await school.admin.put(`/api/api-keys/${data.id}`, { permissions: ['student.read'] });
+      return data.id;
+    },
+    { permissions: { before: ['class.read'], after: ['student.read'] } },
+  ],
+  [
+    'the bank details',
+    'school_info.update',
+    async () => {
+      await school.admin.post('/api/school-setup/school-info', { payment_details: 'Account 1' });
+      await school.admin.post('/api/school-setup/school-info', { payment_details: 'Account 2', currency: 'USD' });
+      return null;
+    },
+    { payment_details: { before: 'Account 1', after: 'Account 2' } },
+  ],
+];
+
+describe('the audit log of a school', () => {
+  test.each(changes)('has %s, as %s with the values before and after', async (_what, action, change, expected) => {
+    const target_id = await change();
+    expect(await latest(action)).toMatchObject({
+      actor: { id: null, email: school.adminEmail },
+      impersonated_email: null,
+      target_type: action.split('.')[0],
+      target_id,
+      changes: expected,
+    });
+    expect(Object.keys((await latest(action))?.changes ?? {})).toEqual(Object.keys(expected));
+  });
+
+  test('has no secret, and no entry for a request that changes nothing', async () => {
+    await school.admin.put(`/api/users/${user.id}`, { password: secrets[1] });
+    const { data } = await school.admin.get<{ first_name: string }>(`/api/users/${user.id}`);
+    const before = await entries();
+    await school.admin.put(`/api/users/${user.id}`, { first_name: data.first_name, role_ids: [] });
+    expect(await entries()).toEqual(before);
+    for (const secret of [...secrets, 'whsec_', 'password_hash', 'key_hash'])
+      expect(JSON.stringify(before)).not.toContain(secret);
+  });
+
+  test('has what an operator did in the school, without the address of the operator', async () => {
+    const at = await service.school();
+    const begun = await service.operator.post<{ access_token: string }>(`/api/platform/tenants/${at.id}/impersonate`, {
+      reason: 'To help the school.',
+    });
+    const operator = service.anonymous.with({ Authorization: `Bearer ${begun.data.access_token}` });
+    await operator.get('/api/students');
+    expect((await entries('', at)).slice(0, 2)).toMatchObject([
+      {
+        action: 'impersonation.students_list',
+        actor: { email: operatorEmail },
+        impersonated_email: at.adminEmail,
+        ip: null,
+      },
+      { action: 'tenant.impersonate', changes: { reason: { after: 'To help the school.' } } },
+    ]);
+  });
+
+  test('is that of one school only, and is filtered, searched, sorted and paged', async () => {
+    const other = await service.school();
+    await other.admin.post('/api/rbac/roles', { name: unique('Elsewhere'), permission_ids: [] }, 201);
+    const [created] = await entries('&action=role.create', other);
+    expect(created?.changes['name']?.after).toMatch(/^Elsewhere/);
+    expect(JSON.stringify(await entries())).not.toContain('Elsewhere');
+    const ids = async (query: string) => (await entries(query, other)).map(({ id }) => id);
+    expect(await ids(`&target_type=role&target_id=${created?.target_id}`)).toEqual([created?.id]);
+    expect(await ids('&search=role.create')).toEqual([created?.id]);
+    expect(await ids('&from_date=2999-01-01')).toEqual([]);
+    const newestFirst = await ids('');
+    expect(await ids('&sort=created_at')).toEqual(newestFirst.toReversed());
+  });
+
+  test('needs audit.read for the whole school, which only admins have by default', async () => {
+    for (const role of ['teacher', 'accountant', 'transport_manager', 'student'])
+      await (await school.user([role])).get('/api/audit-logs', 403);
+    await (await school.user([await school.role('audit.read')])).get('/api/audit-logs');
+  });
+});
