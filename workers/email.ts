@@ -16,6 +16,20 @@ export interface Email {
   attachments?: { filename: string; content: Buffer; contentType: string }[];
 }
 
+/**
+ * A name that mail programs show as text only. Whoever adds a user types the name, and strangers would read an address or
+ * a link in it as one of the sender.
+ */
+export const plainName = (name: string): string =>
+  name
+    .replace(/\p{Cc}/gu, ' ')
+    .replace(/[a-z][a-z\d+.-]*:\/\/\S*|www\.\S*|\S*@\S*/giu, ' ')
+    .replace(/[<>]/g, ' ')
+    // "evil.example" would be a link, "Dr.Smith" and "St. Mary" are not.
+    .replace(/(?<=[\p{L}\d])\.(?=\p{L})/gu, '. ')
+    .replace(/\s+/g, ' ')
+    .trim();
+
 /** Sends an email; rejects if it was not accepted. */
 export type SendEmail = (email: Email) => Promise<void>;
 
@@ -63,7 +77,8 @@ export function emailSender(options: { smtpUrl: string | undefined; from: string
   const address = /<([^<>]*)>\s*$/.exec(defaultFrom)?.[1] ?? defaultFrom.trim();
   const messageIdHeader = ({ messageId }: Email) =>
     messageId !== undefined && { messageId: `<${messageId}@${address.replace(/^.*@/, '')}>` };
-  const from = ({ fromName }: Email) => (fromName === undefined ? defaultFrom : { name: fromName, address });
+  const from = ({ fromName }: Email) => (fromName === undefined ? defaultFrom : { name: plainName(fromName), address });
+  const recipient = ({ to }: Email) => ({ ...to, name: plainName(to.name) });
   if (smtpUrl) {
     // A server may scan a message for a while before it accepts it, so socketTimeout is longer.
     const transport = createTransport({
@@ -73,9 +88,17 @@ export function emailSender(options: { smtpUrl: string | undefined; from: string
       socketTimeout: 60_000,
     });
     return async (email) => {
-      const { to, subject, text, html, attachments = [] } = email;
+      const { subject, text, html, attachments = [] } = email;
       await transport
-        .sendMail({ from: from(email), to, subject, text, html, attachments, ...messageIdHeader(email) })
+        .sendMail({
+          from: from(email),
+          to: recipient(email),
+          subject,
+          text,
+          html,
+          attachments,
+          ...messageIdHeader(email),
+        })
         .catch((error: unknown) => {
           throw new EmailRefused(error);
         });
@@ -83,11 +106,11 @@ export function emailSender(options: { smtpUrl: string | undefined; from: string
   }
   const transport = createTransport({ streamTransport: true, buffer: true });
   return async (email) => {
-    const { to, subject, text, html, attachments = [] } = email;
+    const { subject, text, html, attachments = [] } = email;
     const alternatives = [verbatim('text/plain', text), verbatim('text/html', html)];
     const { message } = await transport.sendMail({
       from: from(email),
-      to,
+      to: recipient(email),
       subject,
       alternatives,
       attachments,

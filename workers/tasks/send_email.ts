@@ -1,6 +1,6 @@
 import type { Job } from 'graphile-worker';
 import { z } from 'zod';
-import type { Email } from '../email.ts';
+import { type Email, plainName } from '../email.ts';
 import { sendJobEmail } from '../job-email.ts';
 import type { TaskContext } from '../task-context.ts';
 
@@ -74,17 +74,18 @@ function composeLink(
     kind === 'email_verification'
       ? `${publicUrl}/api/auth/email/verify?token=${prepared.token}`
       : `${passwordPageUrl ?? `${publicUrl}/password/choose`}#token=${prepared.token}`;
-  const name = `${prepared.first_name} ${prepared.last_name}`;
+  const name = plainName(`${prepared.first_name} ${prepared.last_name}`);
+  const school = plainName(prepared.school);
   const validity = `The link works once, for ${period(prepared.valid_hours)}.`;
   // Operators have no school whose address they know.
   const consoleUrl = kind === 'invitation' && prepared.subdomain === null ? `${publicUrl}/console/` : undefined;
   return {
     to: { name, address: prepared.email },
-    subject: `${prepared.school}: ${subject}`,
+    subject: `${school}: ${subject}`,
     text: [
       `Hello ${name},\n\n${lead}\n\n${link}\n\n`,
       ...(consoleUrl ? [`Then log in at ${consoleUrl}\n\n`] : []),
-      `${validity}\n${tail}\n\n${prepared.school}\n`,
+      `${validity}\n${tail}\n\n${school}\n`,
     ].join(''),
     html: [
       `<p>Hello ${escapeHtml(name)},</p>`,
@@ -92,7 +93,7 @@ function composeLink(
       `<p><a href="${link}">${subject}</a></p>`,
       ...(consoleUrl ? [`<p>Then log in at <a href="${consoleUrl}">${consoleUrl}</a></p>`] : []),
       `<p>${validity}<br>${tail}</p>`,
-      `<p>${escapeHtml(prepared.school)}</p>`,
+      `<p>${escapeHtml(school)}</p>`,
     ].join(''),
   };
 }
@@ -161,8 +162,8 @@ export async function send_email(payload: unknown, context: TaskContext, job: Jo
   const { tenant_id, user_id, kind, session_id } = Payload.parse(payload);
   const prepare = async <Prepared>() => {
     const { rows } = await context.pool.query<{ prepared: Prepared | null }>(
-      'select core.email_prepare($1, $2, $3, $4) as prepared',
-      [tenant_id, user_id, kind, session_id ?? null],
+      'select core.email_prepare($1, $2, $3, $4, $5) as prepared',
+      [tenant_id, user_id, kind, session_id ?? null, job.attempts],
     );
     return rows[0]?.prepared ?? undefined;
   };
