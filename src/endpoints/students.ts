@@ -158,11 +158,14 @@ export const PromotionPreview = z
     students: z.array(
       z.object({
         student_id: id,
-        student_name: z.string().nullable().meta({
-          description:
-            'Null for users without `student.read`. To them, every student is one who cannot be promoted, and `reason` ' +
-            'says that they need the permission.',
-        }),
+        student_name: z
+          .string()
+          .nullable()
+          .meta({
+            description:
+              'Null for users without `student.read`. To them, every student is one who cannot be promoted, and `reason` ' +
+              'says that they need the permission.',
+          }),
         current_class_id: id.nullable(),
         current_class_name: z.string().nullable().meta({
           description: 'Null for students without a class, and for users without `student.read`.',
