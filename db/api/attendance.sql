@@ -4,10 +4,11 @@
 select core.define_operation('attendance_mark', p_permission => 'attendance.mark', p_feature => 'attendance',
   p_idempotent => true, p_errors => '{conflict,invalid_reference}', p_needs_search_path => false);
 select core.define_operation('attendance_my_classes', p_feature => 'attendance');
-select core.define_operation('attendance_class', p_permission => 'attendance.read', p_feature => 'attendance');
-select core.define_operation('attendance_class_summary', p_permission => 'attendance.read',
+select core.define_operation('attendance_class', p_permission => 'attendance.read', p_open_to => 'everyone',
   p_feature => 'attendance');
-select core.define_operation('attendance_student', p_permission => 'attendance.read', p_allows_own_rows => true,
+select core.define_operation('attendance_class_summary', p_permission => 'attendance.read', p_open_to => 'everyone',
+  p_feature => 'attendance');
+select core.define_operation('attendance_student', p_permission => 'attendance.read', p_open_to => 'everyone',
   p_feature => 'attendance');
 select core.define_operation('attendance_me', p_role => 'student', p_feature => 'attendance',
   p_errors => '{not_found}');

@@ -1,10 +1,10 @@
 -- /api/notifications/templates: texts for messages that users send. A template with the name of an event replaces the
 -- texts of that event.
 
-select core.define_operation('notification_templates_list', p_permission => 'notification.send', p_open_to => 'staff',
-  p_feature => 'notifications');
+select core.define_operation('notification_templates_list', p_permission => 'notification.send',
+  p_open_to => 'staff_and_everyone', p_feature => 'notifications');
 select core.define_operation('notification_templates_get', p_permission => 'notification.send',
-  p_feature => 'notifications', p_record => 'notification_template');
+  p_open_to => 'staff_and_everyone', p_feature => 'notifications', p_record => 'notification_template');
 select core.define_operation('notification_templates_create', p_permission => 'notification.manage',
   p_feature => 'notifications', p_idempotent => true, p_record => 'notification_template', p_errors => '{conflict}');
 select core.define_operation('notification_templates_update', p_permission => 'notification.manage',
@@ -18,12 +18,17 @@ $$;
 comment on function api.template_variables is
   'The variables of a template: those of the event if the template has the name of an event, else its own.';
 
+-- Templates belong to nobody, so no row policy hides them. The condition hides them from students without a permission.
 select core.define_record('notification_template', p_table => 'notification_template', p_key => 't.id',
   p_one_row_per_key => true,
   p_source => 'notification_template t',
   p_columns => $$
     t.id, t.name, t.title, t.message, t.type, t.channels, api.template_variables(t.name, t.variables) as variables,
     (select key from core.notification_event where key = lower(t.name)) as event, t.created_at, t.updated_at
+  $$,
+  p_condition => $$
+    (select core.has_whole_school_scope()
+      or core.permissions() && '{notification.send,notification.manage}')
   $$,
   p_search => $$public.search_form(t.name || ' ' || t.title || ' ' || t.message)$$,
   p_default_sort => 'name',

@@ -1,9 +1,9 @@
 -- /api/schedule, /api/calendar and /api/timetable/print: the lessons of a class or a teacher on the days of a calendar.
 
 select core.define_operation('schedule_today', p_feature => 'timetable');
-select core.define_operation('schedule_week', p_permission => 'timetable.read', p_allows_own_rows => true,
+select core.define_operation('schedule_week', p_permission => 'timetable.read', p_open_to => 'everyone',
   p_feature => 'timetable', p_errors => '{not_found}');
-select core.define_operation('schedule_class', p_permission => 'timetable.read', p_allows_own_rows => true,
+select core.define_operation('schedule_class', p_permission => 'timetable.read', p_open_to => 'everyone',
   p_feature => 'timetable');
 select core.define_operation('schedule_feeds_list', p_feature => 'timetable');
 select core.define_operation('schedule_feeds_get', p_feature => 'timetable', p_record => 'calendar_feed');
@@ -15,7 +15,7 @@ select core.define_operation('schedule_feeds_create_own', p_feature => 'timetabl
 select core.define_operation('schedule_feeds_delete', p_feature => 'timetable', p_works_when_cancelled => true,
   p_record => 'calendar_feed');
 select core.define_operation('calendar_get', p_access => 'feed', p_feature => 'timetable');
-select core.define_operation('timetable_print', p_permission => 'timetable.read', p_allows_own_rows => true,
+select core.define_operation('timetable_print', p_permission => 'timetable.read', p_open_to => 'everyone',
   p_feature => 'timetable', p_errors => '{not_found}');
 
 select core.define_record('calendar_feed', p_table => 'calendar_feed', p_key => 'f.id', p_one_row_per_key => true,

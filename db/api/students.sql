@@ -14,14 +14,14 @@ select core.define_operation('students_promote', p_permission => 'student.update
   p_errors => '{conflict,invalid_reference}');
 select core.define_operation('students_promotion_preview', p_permission => 'student.read', p_open_to => 'staff',
   p_errors => '{invalid_reference}');
-select core.define_operation('students_documents_list', p_permission => 'student.read', p_allows_own_rows => true);
-select core.define_operation('students_documents_get', p_permission => 'student.read', p_allows_own_rows => true,
+select core.define_operation('students_documents_list', p_permission => 'student.read', p_open_to => 'everyone');
+select core.define_operation('students_documents_get', p_permission => 'student.read', p_open_to => 'everyone',
   p_record => 'student_document');
 select core.define_operation('students_documents_create', p_permission => 'student.update', p_idempotent => true,
   p_record => 'student_document', p_content => 'takes', p_errors => '{invalid_reference}');
 select core.define_operation('students_documents_delete', p_permission => 'student.update',
   p_record => 'student_document');
-select core.define_operation('students_documents_file', p_permission => 'student.read', p_allows_own_rows => true,
+select core.define_operation('students_documents_file', p_permission => 'student.read', p_open_to => 'everyone',
   p_content => 'gives');
 
 select core.define_record('student', p_table => 'student', p_key => 's.id', p_one_row_per_key => true,

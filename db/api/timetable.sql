@@ -9,9 +9,10 @@ select core.define_operation('timetable_config_get', p_needs_session => false, p
   p_record => 'timetable_config');
 select core.define_operation('timetable_config_update', p_permission => 'timetable.manage', p_feature => 'timetable',
   p_record => 'timetable_config', p_errors => '{schedule_conflict}');
-select core.define_operation('timetable_slots_list', p_permission => 'timetable.read', p_feature => 'timetable');
-select core.define_operation('timetable_slots_get', p_permission => 'timetable.read', p_feature => 'timetable',
-  p_record => 'timetable_slot');
+select core.define_operation('timetable_slots_list', p_permission => 'timetable.read', p_open_to => 'everyone',
+  p_feature => 'timetable');
+select core.define_operation('timetable_slots_get', p_permission => 'timetable.read', p_open_to => 'everyone',
+  p_feature => 'timetable', p_record => 'timetable_slot');
 select core.define_operation('timetable_slots_create', p_permission => 'timetable.manage', p_feature => 'timetable',
   p_idempotent => true, p_record => 'timetable_slot', p_lock_first => 'timetable_config',
   p_errors => '{conflict,schedule_conflict,invalid_reference}');

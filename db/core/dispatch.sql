@@ -98,6 +98,7 @@ declare
   v_tenant platform.tenant;
   v_is_schema_locked boolean;
   v_lacks_permission boolean := false;
+  v_is_staff boolean;
   v_is_open boolean;
   v_plan_features text[];
   v_subscription_status text;
@@ -209,8 +210,8 @@ begin
 
     if o.permission is not null and not coalesce(o.permission = any (v_caller.permissions), false) then
       v_lacks_permission := true;
-      v_is_open := o.open_to = 'everyone' or (o.open_to = 'staff' and v_caller.student_id is null
-        and not v_caller.roles <@ '{student}');
+      v_is_staff := v_caller.student_id is null and not v_caller.roles <@ '{student}';
+      v_is_open := o.open_to in ('everyone', 'staff_and_everyone') or (o.open_to = 'staff' and v_is_staff);
       -- What a user may do without the permission is not part of a key.
       if v_api_key_description <> '' or (not o.allows_own_rows and v_is_open is not true) then
         perform core.fail('forbidden', format('This needs the permission %s.', o.permission));
@@ -253,7 +254,7 @@ begin
     v_relevant := case when o.permission is null then v_caller.permissions else array[o.permission] end;
     scope := case
       when tenant_id is null or o.access in ('public', 'token', 'picture') then 'all'
-      when v_lacks_permission and v_is_open and o.open_to = 'staff' then 'all'
+      when v_lacks_permission and v_is_staff and o.open_to in ('staff', 'staff_and_everyone') then 'all'
       when v_lacks_permission or v_relevant <@ v_caller.own_permissions then 'own'
       when v_relevant <@ v_caller.taught_permissions then 'taught'
       else 'all'

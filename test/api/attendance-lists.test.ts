@@ -340,7 +340,9 @@ describe('the attendance of a student', () => {
     expect(data.records[0]?.class_name).toContain('Class');
     expect((await again.get<OfStudent>(`${path}/student/${a}`)).data).toEqual(data);
     await again.get(`${path}/student/${b}`, 404);
-    await again.get(`${path}/class/${own.classId}`, 403);
+    await again.get(`${path}/class/${own.classId}`, 404);
+    const rows = await again.get<{ student_id: number }[]>(`${path}/class/${other.classId}`);
+    expect(rows.data.map(({ student_id }) => student_id)).toEqual([a]);
     await again.post(`${path}/mark`, body(other.classId, today, { [a]: 'present' }), 403);
     expect((await again.get<unknown[]>(`${path}/my-classes`)).data).toEqual([]);
     const { data: days } = await again.get<Day[]>(`${path}/calendar-holidays?from_date=${today}&to_date=${today}`);

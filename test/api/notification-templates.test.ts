@@ -93,7 +93,11 @@ describe('notification templates', () => {
     await sender.post(path, { name: 'X', ...exam }, 403);
     await sender.delete(`${path}/${id}`, 403);
     expect((await (await school.user(['teacher'])).get<Template[]>(path)).data.map((one) => one.id)).toContain(id);
-    await (await school.user(['student'])).get(path, 403);
+    const teacher = await school.user(['teacher']);
+    expect((await teacher.get<Template>(`${path}/${id}`)).data.id).toBe(id);
+    const student = await school.user(['student']);
+    expect((await student.get<Template[]>(path)).data).toEqual([]);
+    await student.get(`${path}/${id}`, 404);
   });
 });
 

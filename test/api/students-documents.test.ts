@@ -734,9 +734,9 @@ describe('permissions', () => {
   test('student.read allows reading, student.update allows writing, and users without them and operators can do neither', async () => {
     expect(await statuses(await place.user(['accountant']), other, ofOther)).toEqual([200, 200, 200, 403, 403]);
     expect(await statuses(await place.user([await place.role('student.update')]), other, ofOther)).toEqual([
-      403, 403, 403, 201, 404,
+      404, 404, 404, 201, 404,
     ]);
-    expect(await statuses(await place.user([]), other, ofOther)).toEqual([403, 403, 403, 403, 403]);
+    expect(await statuses(await place.user([]), other, ofOther)).toEqual([404, 404, 404, 403, 403]);
     expect(await statuses(service.anonymous, other, ofOther)).toEqual([401, 401, 401, 401, 401]);
     expect(await statuses(service.operator, other, ofOther)).toEqual([403, 403, 403, 403, 403]);
   });

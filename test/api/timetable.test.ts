@@ -774,7 +774,7 @@ describe('permissions', () => {
     });
     expect((await again.get<Slot[]>(path)).data.map(({ id }) => id)).toEqual([other.id]);
     await again.get(`${path}/${own.id}`, 404);
-    await (await school.user(['accountant'])).get(path, 403);
+    expect((await (await school.user(['accountant'])).get<Slot[]>(path)).data).toEqual([]);
   });
 
   /** A school whose teachers have timetable.manage, with a class teacher (`teacher`, of `near`) and another class. */

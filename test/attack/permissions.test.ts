@@ -22,6 +22,7 @@ import { operatorEmail, type School, testPassword, testService } from '../suppor
 import { checksums } from '../support/database/traces.ts';
 import { numbered, share } from '../support/client/share.ts';
 import { type Answered, envelopeError, errorMismatch, send } from '../support/client/wire.ts';
+import { endpoints as specified } from '../specification/client.ts';
 
 const service = await testService();
 afterAll(() => service.close());
@@ -40,6 +41,8 @@ interface Probe {
 }
 
 let school: School;
+/** A school whose records no test changes: other tests delete records and generate a timetable. */
+let untouched: School;
 let allPermissions: { id: number; name: string }[];
 
 /** A user whose only role can be given any permissions. */
@@ -65,6 +68,8 @@ const sendRequest = (endpoint: Registered, token: string, at = id) =>
 beforeAll(async () => {
   school = await service.school();
   await populate(service, school, { endpoints, document }, id - 1, 'School');
+  untouched = await service.school();
+  await populate(service, untouched, { endpoints, document }, id - 1, 'Untouched');
   allPermissions = (await school.admin.get<typeof allPermissions>('/api/rbac/permissions')).data;
 });
 
@@ -127,8 +132,20 @@ describe('permissions', () => {
     const open = endpoints.filter(({ operation }) => operation.open_to !== null);
     expect(open.map(({ operation }) => [operation.name, operation.open_to, operation.writes])).toEqual([
       ['students_promotion_preview', 'staff', false],
+      ['students_documents_list', 'everyone', false],
+      ['students_documents_get', 'everyone', false],
+      ['students_documents_file', 'everyone', false],
+      ['attendance_class', 'everyone', false],
+      ['attendance_class_summary', 'everyone', false],
+      ['attendance_student', 'everyone', false],
+      ['timetable_slots_list', 'everyone', false],
+      ['timetable_slots_get', 'everyone', false],
       ['timetable_check_conflicts', 'staff', false],
-      ['notification_templates_list', 'staff', false],
+      ['timetable_print', 'everyone', false],
+      ['schedule_week', 'everyone', false],
+      ['schedule_class', 'everyone', false],
+      ['notification_templates_list', 'staff_and_everyone', false],
+      ['notification_templates_get', 'staff_and_everyone', false],
       ['dashboard_get', 'everyone', false],
     ]);
     const staff = await probe(school, 'Without permissions');
@@ -231,7 +248,7 @@ describe('permissions', () => {
   test('a user without a role is refused wherever a permission is needed, but can read their own profile', async () => {
     const nobody = await school.user([]);
     const lines = await findErrors(
-      endpoints.filter(({ operation }) => operation.permission !== null && operation.open_to !== 'everyone'),
+      endpoints.filter(({ operation }) => operation.permission !== null && [null, 'staff'].includes(operation.open_to)),
       async (endpoint) => errorMismatch(await sendRequest(endpoint, nobody.token), 403, 'forbidden'),
     );
     expect(lines).toEqual([]);
@@ -327,14 +344,118 @@ const unnamed = (answer: Answered, field: string) =>
   errorMismatch(answer, 400, 'validation_error') ??
   (answer.json?.details?.some(({ path }) => path === field) ? undefined : answer.text);
 
-describe('read-only fields', () => {
-  let untouched: School;
-  beforeAll(async () => {
-    // A school of its own: the tests above delete records and generate a timetable.
-    untouched = await service.school();
-    await populate(service, untouched, { endpoints, document }, id - 1, 'Untouched');
+describe('a GET whose access in the specification is only a valid token', () => {
+  const shape = (method: string, path: string) => `${method} ${path.replace(/[<{]\w+[>}]/g, '{}')}`;
+  const promised = specified
+    .filter(({ method, access }) => method === 'GET' && access === 'required')
+    .map(({ method, path }) => {
+      const endpoint = endpoints.find((each) => shape(each.method, each.path) === shape(method, path));
+      if (!endpoint) throw new Error(`There is no ${method} ${path}.`);
+      return endpoint;
+    })
+    // A stream does not end.
+    .filter(({ route }) => route.response.kind !== 'stream');
+  /** These, and the operations beside them that show the same rows. */
+  const open = [
+    ...promised,
+    ...endpoints.filter((each) => each.method === 'GET' && each.operation.open_to !== null && !promised.includes(each)),
+  ];
+
+  /** A user with these roles who is linked to a new record, in the class with the id if `isInClass`. */
+  async function linked(table: 'student' | 'teacher', roles: string[], isInClass = false): Promise<Client> {
+    const { id: user_id, email } = await untouched.user(roles);
+    await untouched.insert(table, {
+      first_name: 'Linked',
+      last_name: 'Record',
+      user_id,
+      ...(table === 'student' ? { admission_number: `linked ${user_id}`, class_id: isInClass ? id : null } : {}),
+    });
+    // A log-in reads which student the user is.
+    return service.anonymous.login({ tenant_id: untouched.id, email, password: testPassword });
+  }
+
+  test('is never refused to a user of the school, and shows no row to a user without the permission', async () => {
+    expect(promised.map(({ operation }) => operation.name)).toEqual(
+      expect.arrayContaining(['students_documents_list', 'timetable_slots_list', 'timetable_config_get']),
+    );
+    const people: Record<string, Client> = {
+      'no role': await untouched.user([]),
+      'a role without permissions': await untouched.user([await untouched.role()]),
+      teacher: await untouched.user(['teacher']),
+      accountant: await untouched.user(['accountant']),
+      transport_manager: await untouched.user(['transport_manager']),
+      student: await untouched.user(['student']),
+      'a student with a record': await linked('student', ['student']),
+      'a student with a record and no role': await linked('student', []),
+      'a teacher with a record': await linked('teacher', ['teacher']),
+      'a teacher with a record and no role': await linked('teacher', []),
+    };
+    const lines: string[] = [];
+    for (const [name, { token }] of Object.entries(people)) {
+      const profile = await send(service.url, { path: '/api/auth/profile', token });
+      const { permissions: held, roles } = profile.json?.data as { permissions: string[]; roles: string[] };
+      const isStaff = roles.some((role) => role !== 'student');
+      for (const endpoint of open) {
+        const answer = await sendRequest(endpoint, token);
+        const { permission, open_to: openTo } = endpoint.operation;
+        if (![200, 400, 404].includes(answer.status))
+          lines.push(`${name}: ${endpoint.name} answered ${answer.status} ${answer.text.slice(0, 200)}`);
+        const hidesRows =
+          permission !== null && !held.includes(permission) && !(openTo === 'staff_and_everyone' && isStaff);
+        // The current year and the holidays are no secret.
+        const shown = answer.text.replaceAll(
+          /"(academic_year(_id)?|holiday|upcoming_holidays)" ?: ?(\d+|\{[^}]*\}|\[[^\]]*\])/g,
+          '',
+        );
+        if (hidesRows && answer.status === 200 && shown.includes(String(id)))
+          lines.push(`${name}: ${endpoint.name} shows ${answer.text.slice(0, 300)}`);
+      }
+    }
+    expect(lines).toEqual([]);
+    // The records exist, so the answers above hide them.
+    const hidden = open.filter(({ operation }) => operation.permission !== null);
+    expect(
+      await findErrors(hidden, async (endpoint) => {
+        const answer = await sendRequest(endpoint, untouched.admin.token);
+        return answer.status === 200 && (answer.json === undefined || answer.text.includes(String(id)))
+          ? undefined
+          : `answered the admin ${answer.status} ${answer.text.slice(0, 200)}`;
+      }),
+    ).toEqual([]);
   });
 
+  test('shows their own rows, and no others, to a student without any permission', async () => {
+    const student = await linked('student', [], true);
+    const { data: profile } = await student.get<{ permissions: string[] }>('/api/auth/profile');
+    expect(profile.permissions).toEqual([]);
+    const slots = await student.get<{ id: number }[]>('/api/timetable/slots');
+    expect(slots.data.map((slot) => slot.id)).toContain(id);
+    const marks = await student.get<{ student_name: string }[]>(`/api/attendance/class/${id}`);
+    expect(marks.data.map((mark) => mark.student_name)).toEqual(['Linked Record']);
+    await student.get(`/api/students/${id}/documents`, 404);
+    await student.get(`/api/attendance/student/${id}`, 404);
+  });
+
+  test('still needs the permission of an API key, as do the writes beside it', async () => {
+    const { token } = await untouched.user([]);
+    const writes = specified
+      .filter(({ method, access }) => method !== 'GET' && access === 'required')
+      .map(({ method, path }) => endpoints.find((each) => shape(each.method, each.path) === shape(method, path)))
+      .filter((endpoint) => endpoint !== undefined)
+      .filter(({ operation }) => operation.permission !== null);
+    expect(writes.length).toBeGreaterThan(9);
+    expect(
+      await findErrors(writes, async (endpoint) => errorMismatch(await sendRequest(endpoint, token), 403, 'forbidden')),
+    ).toEqual([]);
+    for (const { documented, operation } of [...open, ...writes]) {
+      if (operation.permission === null) continue;
+      expect(documented['x-permission']).toBe(operation.permission);
+      expect(documented.description).toContain(`\`${operation.permission}\``);
+    }
+  });
+});
+
+describe('read-only fields', () => {
   test('no update of any record changes a read-only field, alone or in the whole record', async () => {
     const ids: Record<string, number> = await platformRecords(service, school);
     const updates = endpoints.filter(

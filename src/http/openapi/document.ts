@@ -92,9 +92,14 @@ const fixedPaths: ZodOpenApiPathsObject = {
   },
 };
 
+/** The users whom an operation admits without its permission, and what they see. API keys always need the permission. */
 const openTo = {
-  staff: 'Needs a login of a school user with any role but student.',
-  everyone: 'Needs a login of a school user.',
+  staff: (permission: string) =>
+    `Needs a login of a school user with any role but student, or the permission \`${permission}\`.`,
+  everyone: (permission: string) =>
+    `Needs a login of a school user. Without the permission \`${permission}\`, it returns only the user's own rows.`,
+  staff_and_everyone: (permission: string) =>
+    `Needs a login of a school user. Students without the permission \`${permission}\` get only their own rows.`,
 };
 
 /** The callers that the endpoint admits, in words. */
@@ -109,7 +114,7 @@ function describeAccess(endpoint: Endpoint, operation: Operation, reader: Operat
     any: 'Needs a login, of a school user or an operator.',
     tenant: operation.permission
       ? operation.open_to
-        ? openTo[operation.open_to]
+        ? openTo[operation.open_to](operation.permission)
         : `Needs the permission \`${operation.permission}\`${ownRows}.`
       : 'Needs a login of a school user.',
     platform: 'Needs an operator with the admin role.',
