@@ -8,16 +8,27 @@ create function api.dashboard(p_is_whole_school boolean) returns table (answer j
   with request as materialized (
     select
       core.today() as today,
-      core.has_permission('dashboard.read') as can_read,
-      p_is_whole_school
-        and core.has_permission_for_all('fee.read')
-        and 'fees_management' = any (core.tenant_features()) as can_read_fees,
-      p_is_whole_school and core.has_permission_for_all('leave.manage') as can_read_leaves,
+      core.student_id() as student_id,
+      core.teacher_id() as teacher_id,
+      not p_is_whole_school and current_setting('app.scope') = 'own' as is_own,
       usage.students,
       usage.teachers
     -- Called once: each reference to it would be another call. Skipped for teachers.
     from (select) as one_row
     left join core.tenant_usage() usage on p_is_whole_school
+  ),
+  visible as materialized (
+    select
+      not is_own or student_id is not null as shows_students,
+      not is_own or student_id is not null or teacher_id is not null as shows_classes,
+      case when p_is_whole_school then core.has_permission_for_all('fee.read') else is_own and student_id is not null end
+        and 'fees_management' = any (core.tenant_features()) as shows_fees,
+      case
+        when p_is_whole_school
+          then core.has_permission_for_all('leave.manage') or core.has_permission_for_all('teacher.read')
+        else teacher_id is not null
+      end as shows_leaves
+    from request
   )
   select json_build_object(
       'academic_year', (
@@ -25,15 +36,15 @@ create function api.dashboard(p_is_whole_school boolean) returns table (answer j
         from academic_year
         where is_current),
       'total_students', case
-        when not can_read then null
         when p_is_whole_school then students
+        when is_own then (
+          select count(*) from student where id = request.student_id and is_active and deleted_at is null)
         else (
           select count(*)
           from student
           where is_active and deleted_at is null and class_id = any ((select scope_class_ids())::bigint[]))
       end,
       'total_teachers', case
-        when not can_read then null
         when p_is_whole_school then teachers
         else (
           select count(*)
@@ -49,29 +60,54 @@ create function api.dashboard(p_is_whole_school boolean) returns table (answer j
                 join academic_year y on y.id = c.academic_year_id
                 where y.is_current and c.id = any ((select scope_class_ids())::bigint[])))))
       end,
-      'total_classes', case when can_read then (
+      'total_classes', (
         select count(*)
         from class c
         join academic_year y on y.id = c.academic_year_id
-        where y.is_current and (p_is_whole_school or c.id = any ((select scope_class_ids())::bigint[]))) end,
-      'attendance_today', (
-        select json_build_object(
-          'present', case when can_read then coalesce(sum(present + late), 0) end,
-          'absent', case when can_read then coalesce(sum(absent), 0) end,
-          'late', case when can_read then coalesce(sum(late), 0) end)
-        from attendance_day
-        where date = today and (p_is_whole_school or class_id = any ((select scope_class_ids())::bigint[]))),
+        where y.is_current and (p_is_whole_school or c.id = any ((select scope_class_ids())::bigint[]))),
+      'attendance_today', case
+        when is_own then (
+          select json_build_object(
+            'present', count(*) filter (where a.status in ('present', 'late')),
+            'absent', count(*) filter (where a.status = 'absent'),
+            'late', count(*) filter (where a.status = 'late'))
+          from attendance a
+          where a.date = today and a.student_id = request.student_id)
+        else (
+          select json_build_object(
+            'present', coalesce(sum(present + late), 0),
+            'absent', coalesce(sum(absent), 0),
+            'late', coalesce(sum(late), 0))
+          from attendance_day
+          where date = today and (p_is_whole_school or class_id = any ((select scope_class_ids())::bigint[])))
+      end,
       'fee_summary', json_build_object(
-        'collected_this_month', case when can_read_fees then (
-          select coalesce(sum(amount), 0)
-          from payment
-          where payment_date >= date_trunc('month', today)::date
-            and payment_date < (date_trunc('month', today) + interval '1 month')::date) end,
-        'pending', case when can_read_fees then
-          (select coalesce(sum(amount - paid_amount), 0) from student_fee where api.is_open(status))
-          + (select coalesce(sum(amount - paid_amount), 0) from invoice where api.is_open(status)) end),
-      'pending_leaves', case when can_read_leaves then (
-        select count(*) from teacher_leave where status = 'pending') end,
+        'collected_this_month', case when shows_fees then (
+          select coalesce(sum(p.amount), 0)
+          from payment p
+          where (p_is_whole_school or p.student_id = request.student_id)
+            and p.payment_date >= date_trunc('month', today)::date
+            and p.payment_date < (date_trunc('month', today) + interval '1 month')::date) else 0 end,
+        'pending', case when shows_fees then
+          (
+            select coalesce(sum(f.amount - f.paid_amount), 0)
+            from student_fee f
+            where api.is_open(f.status) and (p_is_whole_school or f.student_id = request.student_id))
+          + (
+            select coalesce(sum(i.amount - i.paid_amount), 0)
+            from invoice i
+            where api.is_open(i.status) and (p_is_whole_school or i.student_id = request.student_id)) else 0 end),
+      'pending_leaves', case when shows_leaves then (
+        select count(*)
+        from teacher_leave l
+        where l.status = 'pending' and (p_is_whole_school or l.teacher_id = request.teacher_id)) else 0 end,
+      'not_visible', to_json(array_remove(array[
+        case when not shows_students then 'total_students' end,
+        case when not shows_classes then 'total_teachers' end,
+        case when not shows_classes then 'total_classes' end,
+        case when not shows_students then 'attendance_today' end,
+        case when not shows_fees then 'fee_summary' end,
+        case when not shows_leaves then 'pending_leaves' end], null)),
       'upcoming_holidays', (
         select coalesce(
           json_agg(json_build_object('id', h.id, 'name', h.name, 'date', h.date) order by h.date, h.id), '[]')
@@ -90,7 +126,7 @@ create function api.dashboard(p_is_whole_school boolean) returns table (answer j
             order by n.id desc),
           '[]')
         from (select * from notification where user_id = core.user_id() order by id desc limit 5) n))
-    from request;
+    from request, visible;
 $$;
 comment on function api.dashboard is
   'The answer of dashboard_get. p_is_whole_school: whether the scope of the request is the whole school.';
@@ -103,6 +139,7 @@ begin
       else 'select answer from api.dashboard(false)' end, p);
 end $$;
 comment on function api.dashboard_get is
-  'Totals, today''s attendance, fees, upcoming holidays and the user''s own notifications. A teacher gets the figures '
-  'of the classes that they teach. Figures that the user may not see are null: all without dashboard.read, the fees '
-  'and pending_leaves unless the user may read the fees or manage the leaves of the whole school.';
+  'Totals, today''s attendance, fees, upcoming holidays and the user''s own notifications. Every figure counts what the '
+  'user may see: a teacher gets those of the classes that they teach, with their own leave requests; a user without '
+  'dashboard.read gets those of their own record as a student or teacher. not_visible names the figures of which the '
+  'user may see nothing. They are 0.';

@@ -2,7 +2,15 @@ import { z } from 'zod';
 import { json, resource } from '../http/endpoint.ts';
 import { date, id, timestamp } from '../http/schemas.ts';
 
-const nullWithout = 'Null without `dashboard.read`.';
+/** The figures that some users may not see. */
+const figures = [
+  'total_students',
+  'total_teachers',
+  'total_classes',
+  'attendance_today',
+  'fee_summary',
+  'pending_leaves',
+] as const;
 
 export const Dashboard = z
   .object({
@@ -11,30 +19,26 @@ export const Dashboard = z
       .meta({ id: 'AcademicYearDates' })
       .nullable()
       .meta({ description: 'The current academic year.' }),
-    total_students: z
-      .int()
-      .nullable()
-      .meta({ description: `Active students. ${nullWithout}` }),
-    total_teachers: z
-      .int()
-      .nullable()
-      .meta({ description: `Active teachers. ${nullWithout}` }),
-    total_classes: z
-      .int()
-      .nullable()
-      .meta({ description: `Classes of the current academic year. ${nullWithout}` }),
+    total_students: z.int().meta({ description: 'Active students.' }),
+    total_teachers: z.int().meta({ description: 'Active teachers.' }),
+    total_classes: z.int().meta({ description: 'Classes of the current academic year.' }),
     attendance_today: z
-      .object({ present: z.int().nullable(), absent: z.int().nullable(), late: z.int().nullable() })
-      .meta({ description: `\`present\` includes students who came late; \`late\` is their number. ${nullWithout}` }),
-    fee_summary: z.object({ collected_this_month: z.number().nullable(), pending: z.number().nullable() }).meta({
+      .object({ present: z.int(), absent: z.int(), late: z.int() })
+      .meta({ description: '`present` includes students who came late; `late` is their number.' }),
+    fee_summary: z.object({ collected_this_month: z.number(), pending: z.number() }).meta({
       description:
-        'Payments of this month minus reversals, and the open amounts of student fees and invoices. Both null ' +
-        'without `fee.read` for the whole school, and without the feature `fees_management`.',
+        'Payments of this month minus reversals, and the open amounts of student fees and invoices. Visible with ' +
+        '`fee.read` for the whole school; a student sees their own. Needs the feature `fees_management`.',
     }),
-    pending_leaves: z
-      .int()
-      .nullable()
-      .meta({ description: 'Leave requests without a decision. Null without `leave.manage` for the whole school.' }),
+    pending_leaves: z.int().meta({
+      description:
+        'Leave requests without a decision. Visible with `leave.manage` or `teacher.read` for the whole school; a ' +
+        'teacher sees their own.',
+    }),
+    not_visible: z.array(z.enum(figures)).meta({
+      description: 'The figures that are 0 because the user may see nothing of what they count.',
+      examples: [['fee_summary']],
+    }),
     upcoming_holidays: z
       .array(z.object({ id, name: z.string(), date }))
       .meta({ description: 'The next three holidays within a year, including today.' }),
@@ -59,8 +63,9 @@ export const dashboard = resource('/dashboard', 'Dashboard', 'The key figures of
     operation: 'dashboard_get',
     summary: 'Get the dashboard',
     description:
-      'Answers every user of the school. Figures that the user may not see are null. A teacher gets the figures of ' +
-      'the classes that they teach.',
+      'Answers every user of the school. Each figure counts what the user may see: with `dashboard.read` the whole ' +
+      'school, or the classes that a teacher teaches; without it the own record of a student or teacher. ' +
+      '`not_visible` names the figures that are 0 because they are hidden.',
     response: json(Dashboard),
   },
 });

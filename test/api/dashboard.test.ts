@@ -65,6 +65,7 @@ describe('the dashboard', () => {
       attendance_today: { present: 0, absent: 0, late: 0 },
       fee_summary: { collected_this_month: 0, pending: 0 },
       pending_leaves: 0,
+      not_visible: [],
       upcoming_holidays: [],
       recent_notifications: [],
     });
@@ -233,10 +234,10 @@ describe('the dashboard', () => {
   });
 });
 
-const noFees = { collected_this_month: null, pending: null };
+const noFees = { collected_this_month: 0, pending: 0 };
 
 describe('the scope of the dashboard', () => {
-  test('a teacher gets the figures of the classes that they teach, and neither fees nor leaves', async () => {
+  test('a teacher gets the figures of the classes that they teach and their own leaves, and no fees', async () => {
     const school = await service.school();
     const [first, second, other] = [
       await school.classroom('First'),
@@ -253,6 +254,11 @@ describe('the scope of the dashboard', () => {
       `insert into @teaching_assignment (class_id, teacher_id) values (${second.classId}, ${me}), (${second.classId}, ${colleague}), (${first.classId}, ${gone}), (${other.classId}, ${stranger})`,
     );
     await count(school);
+    await sql(
+      school,
+      `insert into @teacher_leave (teacher_id, leave_type, start_date, end_date) values
+        (${me}, 'sick', $today, $today), (${colleague}, 'sick', $today, $today)`,
+    );
     const mine = [
       ...(await addStudents(school, 2, { class_id: first.classId })),
       ...(await addStudents(school, 1, { class_id: second.classId })),
@@ -270,20 +276,24 @@ describe('the scope of the dashboard', () => {
       total_classes: 2,
       attendance_today: { present: 2, absent: 1, late: 1 },
       fee_summary: noFees,
-      pending_leaves: null,
+      pending_leaves: 1,
+      not_visible: ['fee_summary'],
     });
     expect(await dashboardOf(school.admin)).toMatchObject({
       total_students: 7,
       total_teachers: 3,
       total_classes: 3,
       attendance_today: { present: 6, absent: 1, late: 1 },
+      pending_leaves: 2,
+      not_visible: [],
     });
     // A second role with the whole school in scope widens the figures.
     const both = await school.user(['teacher', 'accountant']);
     expect(await dashboardOf(both)).toMatchObject({
       total_students: 7,
       fee_summary: { pending: 0 },
-      pending_leaves: null,
+      pending_leaves: 0,
+      not_visible: ['pending_leaves'],
     });
   });
 
@@ -300,9 +310,19 @@ describe('the scope of the dashboard', () => {
 
   test('fees require fee.read for the whole school and the feature fees_management', async () => {
     const school = await service.school();
-    const summary = async (client: Client) => (await dashboardOf(client)).fee_summary;
-    expect(await summary(await school.user(['transport_manager']))).toEqual(noFees);
-    expect(await summary(await school.user(['accountant']))).toEqual({ collected_this_month: 0, pending: 0 });
+    const { yearId } = await school.classroom();
+    const [student] = await addStudents(school, 1);
+    await sql(school, `insert into @fee_structure (name, academic_year_id) values ('Tuition', ${yearId})`);
+    await sql(
+      school,
+      `insert into @student_fee (student_id, fee_structure_id, amount, due_date) values (${student}, 1, 90, $today)`,
+    );
+    const fees = { fee_summary: { collected_this_month: 0, pending: 90 }, not_visible: ['pending_leaves'] };
+    const hidden = (...not_visible: string[]) => ({ fee_summary: noFees, pending_leaves: 0, not_visible });
+    expect(await dashboardOf(await school.user(['transport_manager']))).toMatchObject(
+      hidden('fee_summary', 'pending_leaves'),
+    );
+    expect(await dashboardOf(await school.user(['accountant']))).toMatchObject(fees);
     // fee.read in the student or teacher role covers only the user's own fees.
     await sql(
       school,
@@ -310,10 +330,10 @@ describe('the scope of the dashboard', () => {
     );
     for (const own of ['student', 'teacher']) {
       const user = await school.user(['transport_manager', own]);
-      expect(await dashboardOf(user)).toMatchObject({ fee_summary: noFees, pending_leaves: null });
+      expect(await dashboardOf(user)).toMatchObject(hidden('fee_summary', 'pending_leaves'));
     }
     await service.operator.put(`/api/platform/tenants/${school.id}`, { feature_flags: { fees_management: false } });
-    expect(await summary(school.admin)).toEqual(noFees);
+    expect(await dashboardOf(school.admin)).toMatchObject(hidden('fee_summary'));
   });
 
   test('a teacher with a second role that has only fee.read gets no fees', async () => {
@@ -323,24 +343,75 @@ describe('the scope of the dashboard', () => {
     );
   });
 
-  test('every user of the school gets it; without dashboard.read the figures are null', async () => {
+  test('a user without dashboard.read gets the figures of their own record, and 0 for those without one', async () => {
     const school = await service.school();
-    const { classId } = await school.classroom();
+    const { classId, yearId } = await school.classroom();
+    await school.classroom('Other');
     const email = `pupil@${school.subdomain}.example`;
-    await addStudents(school, 1, { email, class_id: classId, create_user_account: true, password: testPassword });
+    const [own] = await addStudents(school, 1, {
+      email,
+      class_id: classId,
+      create_user_account: true,
+      password: testPassword,
+    });
+    const [mate] = await addStudents(school, 1, { class_id: classId });
+    const user = await school.user([]);
+    const [me, colleague] = await addTeachers(school, 2);
+    await sql(school, `update @teacher set user_id = ${user.id} where id = ${me}`);
+    await sql(school, `update @class set class_teacher_id = ${me} where id = ${classId}`);
+    await sql(
+      school,
+      `insert into @teacher_leave (teacher_id, leave_type, start_date, end_date) select id, 'sick', $today, $today from @teacher where id in (${me}, ${colleague})`,
+    );
+    await sql(
+      school,
+      `insert into @attendance (student_id, class_id, date, status) values (${own}, ${classId}, $today, 'late'), (${mate}, ${classId}, $today, 'absent')`,
+    );
+    await sql(school, `insert into @fee_structure (name, academic_year_id) values ('Tuition', ${yearId})`);
+    await sql(
+      school,
+      `insert into @student_fee (student_id, fee_structure_id, amount, due_date) values (${own}, 1, 70, $today), (${mate}, 1, 500, $today)`,
+    );
+    await sql(
+      school,
+      `insert into @payment (student_id, student_fee_id, amount, payment_date, payment_method) select student_id, id, amount / 10, $today, 'cash' from @student_fee`,
+    );
     const student = await service.anonymous.login({ tenant_id: school.id, email, password: testPassword });
-    for (const client of [student, await school.user([]), await school.user([await school.role('fee.read')])])
-      expect(await dashboardOf(client)).toMatchObject({
-        academic_year: { name: expect.any(String) as unknown },
-        total_students: null,
-        total_teachers: null,
-        total_classes: null,
-        attendance_today: { present: null, absent: null, late: null },
-        pending_leaves: null,
+    expect(await dashboardOf(student)).toMatchObject({
+      academic_year: { name: expect.any(String) as unknown },
+      total_students: 1,
+      total_teachers: 1,
+      total_classes: 1,
+      attendance_today: { present: 1, absent: 0, late: 1 },
+      fee_summary: { collected_this_month: 7, pending: 63 },
+      pending_leaves: 0,
+      not_visible: ['pending_leaves'],
+    });
+    expect(await dashboardOf(user)).toMatchObject({
+      total_students: 0,
+      total_teachers: 1,
+      total_classes: 1,
+      attendance_today: { present: 0, absent: 0, late: 0 },
+      fee_summary: noFees,
+      pending_leaves: 1,
+      not_visible: ['total_students', 'attendance_today', 'fee_summary'],
+    });
+    for (const client of [await school.user([]), await school.user([await school.role('fee.read')])])
+      expect(await dashboardOf(client)).toEqual({
+        academic_year: expect.objectContaining({ id: yearId }) as unknown,
+        total_students: 0,
+        total_teachers: 0,
+        total_classes: 0,
+        attendance_today: { present: 0, absent: 0, late: 0 },
+        fee_summary: noFees,
+        pending_leaves: 0,
+        not_visible: [
+          ...['total_students', 'total_teachers', 'total_classes', 'attendance_today', 'fee_summary'],
+          'pending_leaves',
+        ],
         upcoming_holidays: [],
-        recent_notifications: expect.any(Array) as unknown,
+        recent_notifications: [expect.objectContaining({ type: 'account.created' })],
       });
-    expect((await dashboardOf(student)).fee_summary).toEqual(noFees);
     expect((await service.operator.get(path, 403)).error).toBe('forbidden');
     await service.anonymous.get(path, 401);
   });

@@ -132,14 +132,6 @@ function schemaError(schema: Schema, value: unknown, name: string): string | und
 export const resolved = (schema: Schema): Schema =>
   schema.$ref === undefined ? schema : (objects[schema.$ref.replace('objects.json#/', '')] ?? {});
 
-/** The schema with null as another value of every field that is not an object. */
-function orNull(schema: Schema): Schema {
-  const { properties, type } = schema;
-  if (!properties) return { ...schema, type: [type ?? [], 'null'].flat() };
-  const fields = Object.entries(properties).map(([name, field]) => [name, orNull(resolved(field))]);
-  return { ...schema, properties: Object.fromEntries(fields) as Record<string, Schema> };
-}
-
 /** The values that the specification names for a field: of an enumeration, or both of a boolean. */
 const valuesOf = ({ type, enum: values, const: value, examples }: Schema): unknown[] =>
   values ?? examples ?? (value !== undefined ? [value] : type === 'boolean' ? [true, false] : []);
@@ -251,8 +243,6 @@ export interface Call {
   bodyNotShown?: unknown;
   /** Files are given as a blob with the name of the file. */
   form?: Record<string, string | number | [Blob, string]>;
-  /** Whether fields of the answer may be null, because the user may not see their values. */
-  mayHideValues?: boolean;
 }
 
 /** How `list` calls a list. */
@@ -483,8 +473,7 @@ export class SpecificationClient {
     );
     if (envelopeError !== undefined) this.report(name, envelopeError);
     if (documented.data) {
-      const schema = call.mayHideValues ? orNull(resolved(documented.data)) : documented.data;
-      const error = schemaError(schema, answer.data, 'data');
+      const error = schemaError(documented.data, answer.data, 'data');
       if (error !== undefined) this.report(name, error);
       this.#checkEcho(name, call, resolved(documented.data), answer);
     }
