@@ -300,19 +300,27 @@ declare
   v_id bigint;
 begin
   perform api.require_active_teacher((p ->> 'teacher_id')::bigint, 'teacher_id');
-  v_id := core.record_insert('timetable_slot', p || jsonb_build_object('academic_year_id', v_year_id));
+  v_id := core.record_insert('timetable_slot', p || jsonb_build_object(
+    'academic_year_id', v_year_id, 'is_pinned', coalesce((p ->> 'is_pinned')::boolean, true)));
   return api.timetable_slot_record(v_id);
 end $$;
 comment on function api.timetable_slots_create is
-  'Creates a slot in the academic year of its class. Raises schedule_conflict, and invalid_reference for an unknown '
-  'class or a teacher who is not active.';
+  'Creates a slot in the academic year of its class, pinned unless is_pinned is false. Raises schedule_conflict, and '
+  'invalid_reference for an unknown class or a teacher who is not active.';
 
 create function api.timetable_slots_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
   v_before record;
 begin
-  select s.class_id, s.teacher_id into v_before from timetable_slot s where s.id = v_id;
+  select
+      s.class_id, s.teacher_id,
+      (s.class_id, s.subject_id, s.teacher_id, s.day_of_week, s.period)
+        is distinct from (n.class_id, n.subject_id, n.teacher_id, n.day_of_week, n.period) as is_replanned
+    into v_before
+    from timetable_slot s
+    cross join jsonb_populate_record(s, p) n
+    where s.id = v_id;
   if (p ->> 'class_id')::bigint <> v_before.class_id then
     p := p || jsonb_build_object('academic_year_id', api.slot_year_id((p ->> 'class_id')::bigint));
   end if;
@@ -320,12 +328,16 @@ begin
   if p ? 'teacher_id' and (p ->> 'teacher_id')::bigint is distinct from v_before.teacher_id then
     perform api.require_active_teacher((p ->> 'teacher_id')::bigint, 'teacher_id');
   end if;
+  if v_before.is_replanned and p ->> 'is_pinned' is null then
+    p := p || '{"is_pinned": true}';
+  end if;
   perform core.record_update('timetable_slot', p);
   return api.timetable_slot_record(v_id);
 end $$;
 comment on function api.timetable_slots_update is
-  'Updates a slot; its academic year is that of its class. Raises schedule_conflict, and invalid_reference for an '
-  'unknown class or a new teacher who is not active.';
+  'Updates a slot; its academic year is that of its class. A slot whose class, subject, teacher or time changes is '
+  'pinned unless is_pinned says otherwise. Raises schedule_conflict, and invalid_reference for an unknown class or a '
+  'new teacher who is not active.';
 
 create function api.timetable_slots_move(p jsonb) returns json language plpgsql as $$
 declare
@@ -337,8 +349,8 @@ begin
   -- One statement updates both slots of a swap, because the trigger checks for conflicts after each statement.
   with changed as (
     update timetable_slot s
-      set (day_of_week, period) = (
-        select x.day_of_week, x.period
+      set (day_of_week, period, is_pinned) = (
+        select x.day_of_week, x.period, coalesce((p ->> 'is_pinned')::boolean, true)
         from (values (true, v_day, v_period), (false, moved.day_of_week, moved.period))
           x (is_moved, day_of_week, period)
         where x.is_moved = (s.id = v_id)
@@ -366,8 +378,9 @@ begin
     || '}';
 end $$;
 comment on function api.timetable_slots_move is
-  'Moves a slot: {day_of_week, period, swap}. With swap, the slot that the class has at the new time moves to the old '
-  'time, and the answer has it as swapped_with. Without swap, an occupied time raises schedule_conflict.';
+  'Moves a slot: {day_of_week, period, swap, is_pinned (true)}. With swap, the slot that the class has at the new time '
+  'moves to the old time, and the answer has it as swapped_with. Slots that move get is_pinned. Without swap, an '
+  'occupied time raises schedule_conflict.';
 
 create function api.timetable_check_conflicts(p jsonb) returns json language plpgsql stable as $$
 declare
@@ -431,7 +444,7 @@ comment on function api.timetable_check_conflicts is
   'slot to move), swap (as in timetable_slots_move)}. Answers {has_conflict, conflicts: [{kind, message, slot}]}. '
   'Raises invalid_reference for an unknown class, teacher or slot.';
 
-create function api.lessons_to_place(p_class_ids bigint[], p_academic_year_id bigint)
+create function api.lessons_to_place(p_class_ids bigint[], p_academic_year_id bigint, p_replaces_pinned boolean)
   returns table (
     class_id bigint, subject_id bigint, teacher_id bigint, periods_per_week integer, has_active_teacher boolean
   )
@@ -444,17 +457,18 @@ create function api.lessons_to_place(p_class_ids bigint[], p_academic_year_id bi
   left join (
     select s.class_id, s.subject_id, count(*)::integer as periods
     from timetable_slot s
-    where s.class_id = any (p_class_ids) and s.academic_year_id = p_academic_year_id and s.is_pinned
+    where s.class_id = any (p_class_ids) and s.academic_year_id = p_academic_year_id
+      and s.is_pinned and not p_replaces_pinned
     group by s.class_id, s.subject_id
   ) pinned on pinned.class_id = cs.class_id and pinned.subject_id = cs.subject_id
   where cs.class_id = any (p_class_ids) and cs.periods_per_week > coalesce(pinned.periods, 0);
 $$;
 comment on function api.lessons_to_place is
-  'The periods per week that the generator has to place for each subject of some classes. Pinned slots stay, so they '
-  'reduce the number.';
+  'The periods per week that the generator has to place for each subject of some classes. Pinned slots stay unless '
+  'they are replaced, so they reduce the number.';
 
-create function api.timetable_problem(p_class_ids bigint[], p_academic_year_id bigint) returns jsonb
-  language sql stable as $$
+create function api.timetable_problem(p_class_ids bigint[], p_academic_year_id bigint, p_replaces_pinned boolean)
+  returns jsonb language sql stable as $$
   with school_day as materialized (
     select
       c.total_periods,
@@ -472,7 +486,7 @@ create function api.timetable_problem(p_class_ids bigint[], p_academic_year_id b
       l.class_id, l.subject_id, l.teacher_id, l.has_active_teacher,
       jsonb_build_object('class', l.class_id, 'subject', l.subject_id, 'teacher', l.teacher_id,
         'periods_per_week', l.periods_per_week) as object
-    from api.lessons_to_place(p_class_ids, p_academic_year_id) l
+    from api.lessons_to_place(p_class_ids, p_academic_year_id, p_replaces_pinned) l
   ),
   teaching as materialized (
     select t.id, t.max_periods_per_day, t.max_periods_per_week
@@ -486,7 +500,8 @@ create function api.timetable_problem(p_class_ids bigint[], p_academic_year_id b
         order by s.day_of_week, s.period) as times
     from timetable_slot s
     join school_day f on s.day_of_week = any (f.days)
-    where s.class_id = any (p_class_ids) and s.academic_year_id = p_academic_year_id and s.is_pinned
+    where s.class_id = any (p_class_ids) and s.academic_year_id = p_academic_year_id
+      and s.is_pinned and not p_replaces_pinned
     group by s.class_id
   ),
   unavailable as (
@@ -507,7 +522,8 @@ create function api.timetable_problem(p_class_ids bigint[], p_academic_year_id b
     from teaching t
     join timetable_slot s on s.teacher_id = t.id
     join school_day f on s.day_of_week = any (f.days)
-    where s.academic_year_id = p_academic_year_id and (s.is_pinned or s.class_id <> all (p_class_ids))
+    where s.academic_year_id = p_academic_year_id
+      and (s.is_pinned and not p_replaces_pinned or s.class_id <> all (p_class_ids))
     group by s.teacher_id
   )
   select jsonb_build_object(
@@ -555,7 +571,82 @@ $$;
 comment on function api.timetable_problem is
   'The input of the timetable generator for some classes of a year: the school day, the lessons to place (untaught: '
   'those without an active teacher), the limits and availability of their teachers, and their slots in other classes. '
-  'Every list is sorted by id, so that an unchanged school gives an equal problem.';
+  'Pinned slots of the classes stay and are no part of it, unless they are replaced too. Every list is sorted by id, so '
+  'that an unchanged school gives an equal problem.';
+
+create function api.pinned_conflicts(p_class_ids bigint[], p_academic_year_id bigint) returns json
+  language plpgsql stable as $$
+declare
+  v_slots jsonb;
+  v_answer json;
+begin
+  select jsonb_agg(
+      jsonb_build_object(
+        'slot_id', s.id, 'class_id', s.class_id, 'class_name', api.class_name(c.name, c.section),
+        'subject_id', s.subject_id, 'subject_name', su.name,
+        'teacher_id', s.teacher_id, 'teacher_name', t.first_name || ' ' || t.last_name,
+        'academic_year_id', s.academic_year_id, 'day_of_week', s.day_of_week, 'period', s.period,
+        'is_teacher_inactive', t.id is not null and not (t.is_active and t.deleted_at is null),
+        'periods_per_week', cs.periods_per_week, 'number', s.number)
+      order by s.class_id, s.day_of_week, s.period)
+    into v_slots
+    from (
+      select ts.*, row_number() over (partition by ts.class_id, ts.subject_id order by ts.day_of_week, ts.period) as number
+      from timetable_slot ts
+      where ts.class_id = any (p_class_ids) and ts.academic_year_id = p_academic_year_id and ts.is_pinned
+    ) s
+    join class c on c.id = s.class_id
+    join subject su on su.id = s.subject_id
+    left join teacher t on t.id = s.teacher_id
+    left join class_subject cs on cs.class_id = s.class_id and cs.subject_id = s.subject_id;
+  with slot as materialized (
+    select n - 1 as "position", object
+    from jsonb_array_elements(v_slots) with ordinality e (object, n)
+  ),
+  conflict as (
+    select x."position", x.kind, x.message
+    from timetable_conflicts(coalesce(v_slots, '[]'), true, '{availability,lunch,outside_day}') x
+    union all
+    select s."position", 'teacher_inactive', format('%s is not active.', s.object ->> 'teacher_name')
+    from slot s
+    where (s.object ->> 'is_teacher_inactive')::boolean
+    union all
+    select s."position", 'subject',
+      case
+        when s.object ->> 'periods_per_week' is null then 'It is not a subject of the class.'
+        else format('The subject has %s periods a week, and more pinned slots.', s.object ->> 'periods_per_week')
+      end
+    from slot s
+    where (s.object ->> 'number')::integer > coalesce((s.object ->> 'periods_per_week')::integer, 0)
+  )
+  select coalesce(
+      json_agg(
+        json_build_object(
+          'slot_id', s.object -> 'slot_id',
+          'class_id', s.object -> 'class_id',
+          'class_name', s.object -> 'class_name',
+          'subject_id', s.object -> 'subject_id',
+          'subject_name', s.object -> 'subject_name',
+          'teacher_id', s.object -> 'teacher_id',
+          'teacher_name', s.object -> 'teacher_name',
+          'day_of_week', s.object -> 'day_of_week',
+          'period', s.object -> 'period',
+          'kind', x.kind,
+          'message', format('%s has %s on %s, period %s: %s',
+            s.object ->> 'class_name', s.object ->> 'subject_name',
+            api.day_name((s.object ->> 'day_of_week')::integer), s.object ->> 'period', x.message))
+        order by s."position", x.kind),
+      '[]')
+    into v_answer
+    from conflict x
+    join slot s on s."position" = x."position";
+  return v_answer;
+end $$;
+comment on function api.pinned_conflicts is
+  'The pinned slots of some classes that no longer fit: the teacher is not available or not active, the time is at lunch '
+  'or outside the school day, the class does not have the subject, or has fewer periods of it than pinned slots. '
+  '[{slot_id, class_id, class_name, subject_id, subject_name, teacher_id, teacher_name, day_of_week, period, kind, '
+  'message}], one for each reason, by class, day and period.';
 
 create function api.timetable_generate(p jsonb) returns json language plpgsql as $$
 declare
@@ -563,6 +654,7 @@ declare
   v_class_ids bigint[];
   v_run text := gen_random_uuid();
   v_now timestamptz := clock_timestamp();
+  v_replaces_pinned boolean := coalesce((p ->> 'replace_pinned')::boolean, false);
   v_problem jsonb;
 begin
   perform api.require_whole_timetable();
@@ -575,7 +667,7 @@ begin
   if not found then
     return (select json_build_object('busy_since', started_at) from timetable_generation);
   end if;
-  v_problem := api.timetable_problem(v_class_ids, v_year_id);
+  v_problem := api.timetable_problem(v_class_ids, v_year_id, v_replaces_pinned);
   if v_problem -> 'lessons' = '[]' and v_problem -> 'untaught' <> '[]' then
     perform core.fail('conflict', 'No subject of these classes has an active teacher. Assign teachers first.');
   end if;
@@ -586,8 +678,10 @@ begin
     'academic_year_id', v_year_id,
     'class_ids', v_class_ids,
     'replaced_slot_count', (
-      select count(*) from timetable_slot where class_id = any (v_class_ids) and not is_pinned
+      select count(*) from timetable_slot where class_id = any (v_class_ids) and (v_replaces_pinned or not is_pinned)
     ),
+    'pinned_conflicts',
+      case when v_replaces_pinned then '[]' else api.pinned_conflicts(v_class_ids, v_year_id) end,
     'names', json_build_object(
       'classes', (
         select json_object_agg(id, api.class_name(name, section)) from class where id = any (v_class_ids)
@@ -606,10 +700,10 @@ begin
         '{}')));
 end $$;
 comment on function api.timetable_generate is
-  'Starts generating a timetable: {class_ids, academic_year_id}. Takes the school''s lease for 20 seconds and answers '
-  '{run, problem, digest, academic_year_id, class_ids, replaced_slot_count, names}, or {busy_since} while another '
-  'generator holds the lease. timetable_generate_renew extends the lease; timetable_generate_save and '
-  'timetable_generate_end release it. Raises forbidden unless the user manages the timetable of the whole school, '
+  'Starts generating a timetable: {class_ids, academic_year_id, replace_pinned}. Takes the school''s lease for 20 '
+  'seconds and answers {run, problem, digest, academic_year_id, class_ids, replaced_slot_count, pinned_conflicts, '
+  'names}, or {busy_since} while another generator holds the lease. timetable_generate_renew extends the lease; '
+  'timetable_generate_save and timetable_generate_end release it. Raises forbidden unless the user manages the timetable of the whole school, '
   'invalid_reference, and conflict if there is nothing to place.';
 
 create function api.classes_to_generate(p jsonb, out academic_year_id bigint, out class_ids bigint[])
@@ -668,6 +762,8 @@ create function api.timetable_generate_save(p jsonb) returns json language plpgs
 declare
   v_class_ids bigint[] := array(select c.id::bigint from jsonb_array_elements_text(p -> 'class_ids') c (id));
   v_year_id bigint := (p ->> 'academic_year_id')::bigint;
+  v_replaces_pinned boolean := coalesce((p ->> 'replace_pinned')::boolean, false);
+  v_removed integer;
 begin
   perform api.require_whole_timetable();
   -- Changes of a teacher's limits and availability lock the teacher. This lock keeps them out between the comparison of
@@ -681,12 +777,13 @@ begin
   if not found then
     perform core.fail('conflict',
       'The generator took too long, and another timetable was generated in the meantime. Generate again.');
-  elsif md5(api.timetable_problem(v_class_ids, v_year_id)::text) <> p ->> 'digest' then
+  elsif md5(api.timetable_problem(v_class_ids, v_year_id, v_replaces_pinned)::text) <> p ->> 'digest' then
     perform core.fail('conflict',
       'Classes, teachers, slots or the school day were changed in the meantime. The timetable was not saved. '
       'Generate again.');
   end if;
-  delete from timetable_slot where class_id = any (v_class_ids) and not is_pinned;
+  delete from timetable_slot where class_id = any (v_class_ids) and (v_replaces_pinned or not is_pinned);
+  get diagnostics v_removed = row_count;
   insert into timetable_slot (class_id, academic_year_id, subject_id, teacher_id, day_of_week, period)
     select s.class_id, v_year_id, s.subject_id, s.teacher_id, s.day_of_week, s.period
     from jsonb_to_recordset(p -> 'slots')
@@ -694,7 +791,7 @@ begin
     order by s.class_id, s.day_of_week, s.period;
   perform core.notify('timetable.published', api.timetable_recipients(v_class_ids));
   return (
-    select json_build_object('ids', coalesce(json_agg(t.id order by s.n), '[]'))
+    select json_build_object('removed', v_removed, 'ids', coalesce(json_agg(t.id order by s.n), '[]'))
     from rows from (
       jsonb_to_recordset(p -> 'slots') as (class_id bigint, day_of_week integer, period integer)
     ) with ordinality s (class_id, day_of_week, period, n)
@@ -706,9 +803,10 @@ begin
   );
 end $$;
 comment on function api.timetable_generate_save is
-  'Saves a generated timetable: {run, digest, academic_year_id, class_ids, slots}. The slots replace all slots of the '
-  'classes that are not pinned. Releases the lease, notifies teachers and students, and answers {ids} in the order of '
-  'the slots. Raises conflict if the lease was lost or the problem has changed since the start.';
+  'Saves a generated timetable: {run, digest, academic_year_id, class_ids, replace_pinned, slots}. The slots replace '
+  'all slots of the classes that are not pinned, and with replace_pinned also the others. Releases the lease, notifies '
+  'teachers and students, and answers {removed, ids}: the number of deleted slots, and the new ones in the order of '
+  'the request. Raises conflict if the lease was lost or the problem has changed since the start.';
 
 create function api.timetable_recipients(p_class_ids bigint[]) returns jsonb language sql stable as $$
   select jsonb_agg(jsonb_build_object('user_id', user_id, 'variables', jsonb_build_object('classes', classes)))

@@ -55,6 +55,11 @@ export const Config = z
   .meta({ id: 'TimetableConfig' });
 
 const isPinned = z.boolean().meta({ description: 'Whether the slot stays in place when a timetable is generated.' });
+/** A slot that a person places stays where it is. */
+const pinnedByDefault = (what: string) =>
+  isPinned.optional().meta({
+    description: `Whether the slot stays in place when a timetable is generated. By default true for ${what}.`,
+  });
 
 const slotFields = {
   class_id: id,
@@ -66,11 +71,15 @@ const slotFields = {
     description: 'Only if it differs from the room of the class.',
     examples: ['Lab 2'],
   }),
-  is_pinned: isPinned.optional(),
 };
-const SlotInput = z.strictObject(slotFields).meta({ id: 'TimetableSlotInput' });
+const SlotInput = z
+  .strictObject({ ...slotFields, is_pinned: pinnedByDefault('a new slot') })
+  .meta({ id: 'TimetableSlotInput' });
 const SlotChange = z
-  .strictObject(slotFields)
+  .strictObject({
+    ...slotFields,
+    is_pinned: pinnedByDefault('a slot whose class, subject, teacher or time changes'),
+  })
   .partial()
   .meta({ id: 'TimetableSlotChange', description: 'Any subset of the fields of a slot.' });
 const SlotMove = z
@@ -80,6 +89,7 @@ const SlotMove = z
     swap: z.boolean().optional().meta({
       description: 'Swap with the slot that the class has at that time. By default an occupied time is a 409.',
     }),
+    is_pinned: pinnedByDefault('a slot that moves, on both sides of a swap'),
   })
   .meta({ id: 'TimetableSlotMove' });
 
@@ -204,22 +214,45 @@ const GenerateInput = z
           'If the lessons exceed the capacity, place as many as possible instead of answering a 409. ' +
           '`unplaced` lists the others.',
       }),
+    replace_pinned: z
+      .boolean()
+      .optional()
+      .meta({ description: 'Replace all slots of the classes, also those that are pinned. Default: false.' }),
     dry_run: z.boolean().optional().meta({ description: 'Return the timetable without saving it.' }),
   })
   .meta({ id: 'TimetableGenerateInput' });
 
 const lesson = { class_id: id, class_name: z.string(), subject_id: id, subject_name: z.string() };
+const teacherOfLesson = { teacher_id: id.nullable(), teacher_name: z.string().nullable() };
 
 export const Generated = z
   .object({
     status: z.enum(['complete', 'partial']).meta({ description: '`partial` if any lesson is unplaced.' }),
     placed: z.int().meta({ description: 'Number of slots of the new timetable.' }),
-    removed: z.int().meta({ description: 'Number of slots that they replace.' }),
+    removed: z.int().meta({
+      description: 'Number of slots that were deleted. With `dry_run`: that would be deleted.',
+    }),
+    pinned_conflicts: z
+      .array(
+        z.object({
+          slot_id: id,
+          ...lesson,
+          ...teacherOfLesson,
+          day_of_week: dayOfWeek,
+          period,
+          kind: z.enum(['availability', 'lunch', 'outside_day', 'subject', 'teacher_inactive']),
+          message: z.string(),
+        }),
+      )
+      .meta({
+        description:
+          'Pinned slots that stay although they no longer fit the configuration, the teacher or the subjects of the ' +
+          'class, one entry for each reason. Move or delete them by hand, or use `replace_pinned`.',
+      }),
     unplaced: z.array(
       z.object({
         ...lesson,
-        teacher_id: id.nullable(),
-        teacher_name: z.string().nullable(),
+        ...teacherOfLesson,
         missing: z.int().meta({ description: 'Periods per week without a slot.' }),
         reason: z
           .enum([
@@ -310,7 +343,8 @@ export const timetable = resource(
       summary: 'Generate a timetable',
       description: [
         'Places the lessons of all class subjects that have an active teacher. The new slots replace all slots of ' +
-          'the classes, except pinned ones. The status `partial` means that some lessons are unplaced; `unplaced` ' +
+          'the classes, except pinned ones: those that a person made or moved, unless `is_pinned` is false. ' +
+          'With `replace_pinned` they replace these too. The status `partial` means that some lessons are unplaced; `unplaced` ' +
           'gives the reasons. Without a body it generates the timetable of all classes of the current year.',
         'It respects the configuration, the rules of teachers, and their lessons in other classes. A school ' +
           'generates one timetable at a time; two more requests wait, so a response can take twice its time limit. ' +

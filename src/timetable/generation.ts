@@ -12,6 +12,7 @@ interface GenerationInput {
   seed?: number | undefined;
   dry_run?: boolean | undefined;
   allow_partial?: boolean | undefined;
+  replace_pinned?: boolean | undefined;
 }
 
 /** Who generates a timetable, and how to reach the database. */
@@ -84,12 +85,13 @@ type Search = Pick<Options, 'time_limit_ms'> & {
   effort: number;
   allow_partial: boolean;
   dry_run: boolean;
+  replace_pinned: boolean;
 };
 
 /** Searches without an open transaction, and saves. @returns the JSON of the response */
 async function search(
   run: GenerationRun,
-  { dry_run, ...options }: Search,
+  { dry_run, replace_pinned, ...options }: Search,
   { owner, call }: Generation,
   signals: { signal: AbortSignal; waitSignal: AbortSignal },
 ): Promise<string> {
@@ -102,17 +104,18 @@ async function search(
   const slots = slotsOf(run, result.placed);
   const unplaced = unplacedOf(run, result.unplaced);
   signals.signal.throwIfAborted();
-  let ids: number[] = [];
+  let saved: { removed: number; ids: number[] } = { removed: run.replaced_slot_count, ids: [] };
   if (!dry_run) {
     const { digest, academic_year_id, class_ids } = run;
-    const saved = await call('timetable_generate_save', { run: run.run, digest, academic_year_id, class_ids, slots });
-    ({ ids } = JSON.parse(saved) as { ids: number[] });
+    const given = { run: run.run, digest, academic_year_id, class_ids, replace_pinned, slots };
+    saved = JSON.parse(await call('timetable_generate_save', given)) as typeof saved;
   }
   const { spread_excess, class_gaps, teacher_gaps } = result.figures;
   return JSON.stringify({
     status: unplaced.length === 0 ? 'complete' : 'partial',
     placed: slots.length,
-    removed: run.replaced_slot_count,
+    removed: saved.removed,
+    pinned_conflicts: run.pinned_conflicts,
     unplaced,
     over_capacity: overCapacityOf(run, result.over_capacity),
     seconds: result.seconds,
@@ -120,7 +123,7 @@ async function search(
     seed: options.seed,
     effort: options.effort,
     is_cut_short: result.is_cut_short,
-    slots: slots.map((slot, index) => ({ id: ids[index] ?? null, ...slot })),
+    slots: slots.map((slot, index) => ({ id: saved.ids[index] ?? null, ...slot })),
   });
 }
 
@@ -135,6 +138,7 @@ export async function generateTimetable(given: GenerationInput, generation: Gene
     seed = 1,
     dry_run = false,
     allow_partial = false,
+    replace_pinned = false,
     ...input
   } = given;
   const { owner, disconnect, leaseRenewMs, timetableQueueWaitMs } = generation;
@@ -152,8 +156,10 @@ export async function generateTimetable(given: GenerationInput, generation: Gene
     throw error instanceof ApiError ? error : schoolBusy();
   });
   try {
-    return await withLease(generationLease(generation, input), leaseOptions, (run, signal) =>
-      search(run, { seed, effort, time_limit_ms, allow_partial, dry_run }, generation, { signal, waitSignal }),
+    const lease = generationLease(generation, { ...input, replace_pinned });
+    const options = { seed, effort, time_limit_ms, allow_partial, dry_run, replace_pinned };
+    return await withLease(lease, leaseOptions, (run, signal) =>
+      search(run, options, generation, { signal, waitSignal }),
     );
   } finally {
     release();

@@ -9,6 +9,8 @@ export interface GenerationRun {
   class_ids: number[];
   /** Number of existing slots that the new timetable replaces. */
   replaced_slot_count: number;
+  /** Pinned slots that no longer fit, as the response has them. */
+  pinned_conflicts: unknown[];
   /** The days of the problem are indexes into `working_days`. */
   problem: Problem & {
     working_days: number[];

@@ -332,6 +332,97 @@ describe('the generator', () => {
     expect(await generate(school)).toMatchObject({ status: 'complete', placed: 0, removed: 0, slots: [] });
   });
 
+  test('keeps slots that a person added, moved, swapped or changed, and replaces the others', async () => {
+    const school = await planned(1, [3, 3, 3]);
+    const slots = '/api/timetable/slots';
+    const [first, second, third, fourth, fifth, sixth] = (await generate(school, { class_ids: [1] })).slots;
+    const pinned = async () =>
+      (await school.admin.get<(Cell & { id: number; is_pinned: boolean })[]>(`${slots}?class_id=1&pageSize=100`)).data
+        .filter(({ is_pinned }) => is_pinned)
+        .map(({ id }) => id)
+        .toSorted((a, b) => a - b);
+    const idOf = (slot: { id: number | null } | undefined) => slot?.id ?? 0;
+    expect(await pinned()).toEqual([]);
+    const added = { class_id: 1, subject_id: 1, day_of_week: 5, period: 8 };
+    const { data } = await school.admin.post<{ id: number; is_pinned: boolean }>(slots, added, 201);
+    expect(data.is_pinned).toBe(true);
+    const spare = { ...added, period: 7, is_pinned: false };
+    expect((await school.admin.post<{ is_pinned: boolean }>(slots, spare, 201)).data.is_pinned).toBe(false);
+    const at = (slot: Cell | undefined) => ({ day_of_week: slot?.day_of_week, period: slot?.period });
+    // Both sides of a swap, unless the request says otherwise.
+    const swap = { ...at(second), swap: true };
+    const moved = await school.admin.send<{ swapped_with: { is_pinned: boolean } }>(
+      'PATCH',
+      `${slots}/${idOf(first)}/move`,
+      { body: swap },
+      200,
+    );
+    expect(moved.data).toMatchObject({ is_pinned: true, swapped_with: { id: second?.id, is_pinned: true } });
+    await school.admin.send('PATCH', `${slots}/${idOf(third)}/move`, { body: { day_of_week: 4, period: 8, is_pinned: false } }, 200); // prettier-ignore
+    // A move to the same place changes nothing.
+    await school.admin.send('PATCH', `${slots}/${idOf(fourth)}/move`, { body: at(fourth) }, 200);
+    await school.admin.put(`${slots}/${idOf(fourth)}`, { room: 'Hall', ...at(fourth) });
+    await school.admin.put(`${slots}/${idOf(fifth)}`, { day_of_week: 3, period: 8 });
+    await school.admin.put(`${slots}/${idOf(sixth)}`, { teacher_id: null });
+    const kept = [first, second, fifth, sixth].map(idOf).concat(data.id);
+    expect(await pinned()).toEqual(kept.toSorted((a, b) => a - b));
+    const before = await rows(`select * from ${school.schema}.timetable_slot where is_pinned order by id`);
+    expect(await generate(school, { class_ids: [1], seed: 5, dry_run: true })).toMatchObject({ removed: 6 });
+    expect(await generate(school, { class_ids: [1], seed: 5 })).toMatchObject({ removed: 6, pinned_conflicts: [] });
+    expect(await rows(`select * from ${school.schema}.timetable_slot where is_pinned order by id`)).toEqual(before);
+    const all = await generate(school, { class_ids: [1], seed: 5, replace_pinned: true });
+    expect(all).toMatchObject({ status: 'complete', placed: 9, pinned_conflicts: [] });
+    expect(await pinned()).toEqual([]);
+    expect(await savedSlots(school)).toEqual(inOrder(all.slots));
+  });
+
+  test('names pinned slots that no longer fit the school day, the teacher or the subjects, and keeps them', async () => {
+    const school = await planned(1, [2, 1]);
+    const { schema } = school;
+    const add = async (fields: object) =>
+      (await school.admin.post<{ id: number }>('/api/timetable/slots', { class_id: 1, subject_id: 1, ...fields }, 201))
+        .data.id;
+    const [other] = await rows<{ id: number }>(
+      `insert into ${schema}.subject (name, code) values ('Chess', 'CHE') returning id::integer`,
+    );
+    const [tess] = await rows<{ id: number }>(
+      `insert into ${schema}.teacher (first_name, last_name) values ('Tess', 'Left') returning id::integer`,
+    );
+    const fits = await add({ teacher_id: 1, day_of_week: 1, period: 1 });
+    const away = await add({ teacher_id: 1, day_of_week: 2, period: 2 });
+    const third = await add({ day_of_week: 3, period: 1 });
+    const chess = await add({ subject_id: other?.id, day_of_week: 3, period: 2 });
+    const left = await add({ subject_id: 2, teacher_id: tess?.id, day_of_week: 4, period: 1 });
+    await school.admin.put('/api/teachers/1/availability', [{ day_of_week: 2, period: 2, is_available: false }]);
+    await rows(`update ${schema}.teacher set is_active = false where id = $1`, [tess?.id]);
+    const conflicts = (answer: Generated) =>
+      answer.pinned_conflicts.map(({ slot_id, kind, message }) => [slot_id, kind, message]);
+    const name = 'Class 1 has';
+    const expected = [
+      [away, 'availability', `${name} Subject 1 on Tuesday, period 2: Tia Teacher 1 is not available on Tuesday, period 2.`], // prettier-ignore
+      [third, 'subject', `${name} Subject 1 on Wednesday, period 1: The subject has 2 periods a week, and more pinned slots.`], // prettier-ignore
+      [chess, 'subject', `${name} Chess on Wednesday, period 2: It is not a subject of the class.`],
+      [left, 'teacher_inactive', `${name} Subject 2 on Thursday, period 1: Tess Left is not active.`],
+    ];
+    expect(conflicts(await generate(school, { dry_run: true }))).toEqual(expected);
+    // Rows of an earlier release, or of a year that was past when the school day changed.
+    await rows(`update ${schema}.timetable_config set working_days = '{2,3,4}', lunch_start_period = 1`);
+    const answer = await generate(school);
+    expect(answer).toMatchObject({ removed: 0 });
+    expect(conflicts(answer)).toEqual([
+      [fits, 'lunch', `${name} Subject 1 on Monday, period 1: Period 1 is lunch.`],
+      [fits, 'outside_day', `${name} Subject 1 on Monday, period 1: There is no school on Monday.`],
+      expected[0],
+      [third, 'lunch', `${name} Subject 1 on Wednesday, period 1: Period 1 is lunch.`],
+      expected[1],
+      expected[2],
+      [left, 'lunch', `${name} Subject 2 on Thursday, period 1: Period 1 is lunch.`],
+      expected[3],
+    ]);
+    expect(await rows(`select from ${schema}.timetable_slot where is_pinned`)).toHaveLength(5);
+    expect((await generate(school, { replace_pinned: true })).pinned_conflicts).toEqual([]);
+  });
+
   test('treats the teacher of a pinned slot as busy', async () => {
     const school = await planned(2, [1]);
     await rows(`update ${school.schema}.class_subject set teacher_id = 1`);

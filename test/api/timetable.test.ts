@@ -237,7 +237,7 @@ describe('slots', () => {
     // The room of the class is a separate field and not part of the version.
     await service.database.query(`update ${school.schema}.class set room = 'R1' where id = $1`, [the.class_id]);
     const now = await school.admin.get<Slot>(`${path}/${data.id}`);
-    expect(now.data).toEqual({ ...data, class_room: 'R1', is_pinned: false });
+    expect(now.data).toEqual({ ...data, class_room: 'R1', is_pinned: true });
     expect(version(now.headers)).toBe(version(headers));
     data.class_room = 'R1';
     const { data: changed } = await school.admin.put<Slot>(`${path}/${data.id}`, { ...data, period: 4, room: null });
