@@ -350,10 +350,11 @@ create function api.availability_grid(p_teacher_id bigint) returns json language
   cross join generate_series(1, 7) day
   cross join generate_series(1, c.total_periods) n
   left join teacher_availability a on a.teacher_id = p_teacher_id and a.day_of_week = day and a.period = n
-  where day = any (c.working_days);
+  where day = any (c.working_days) or a.teacher_id is not null;
 $$;
 comment on function api.availability_grid is
-  'Every period of the working days and whether the teacher is available: [{day_of_week, period, is_available}].';
+  'Every period of the working days and whether the teacher is available, and those periods of other days that were '
+  'set: [{day_of_week, period, is_available}].';
 
 create function api.teachers_availability_get(p jsonb) returns json language plpgsql stable as $$
 begin
@@ -365,30 +366,31 @@ comment on function api.teachers_availability_get is 'The availability of a teac
 create function api.teachers_availability_set(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
-  v_error record;
+  v_total_periods integer;
+  v_position bigint;
 begin
   perform core.record_lock('teacher', v_id);
   perform api.require_teacher(v_id);
-  select position, c.total_periods
-    into v_error
+  select total_periods into v_total_periods from timetable_config;
+  select min(position)
+    into v_position
     from jsonb_array_elements(p -> 'items') with ordinality slots (slot, position)
-    cross join timetable_config c
-    where (slot ->> 'period')::integer > c.total_periods
-    order by position
-    limit 1;
-  if found then
-    perform core.refuse_field('validation_error', format('%s.period', v_error.position - 1),
-      format('must be at most %s, the number of periods of a day', v_error.total_periods));
+    where (slot ->> 'period')::numeric > v_total_periods;
+  if v_position is not null then
+    perform core.refuse_field('validation_error', format('%s.period', v_position - 1),
+      format('must be at most %s, the number of periods of a day', v_total_periods));
   end if;
-  delete from teacher_availability where teacher_id = v_id;
+  -- Periods that the day has lost cannot be listed. They stay, and apply again when the day becomes longer.
+  delete from teacher_availability where teacher_id = v_id and period <= v_total_periods;
   insert into teacher_availability (teacher_id, day_of_week, period, is_available)
     select v_id, day_of_week, period, is_available
     from jsonb_to_recordset(p -> 'items') slot (day_of_week integer, period integer, is_available boolean);
   return api.availability_grid(v_id);
 end $$;
 comment on function api.teachers_availability_set is
-  'Replaces the availability of a teacher: {items: [{day_of_week, period, is_available}]}. Periods that are not listed '
-  'are available. Raises not_found, validation_error for a period that the school day does not have.';
+  'Replaces the availability of a teacher: {items: [{day_of_week, period, is_available}]}, on any day of the week. '
+  'Periods that are not listed are available. Raises not_found, validation_error for a period that the school day does '
+  'not have.';
 
 create function api.teachers_workload_set(p jsonb) returns json language plpgsql as $$
 begin

@@ -148,14 +148,28 @@ export const AvailabilitySlot = z
   .meta({ id: 'AvailabilitySlot' });
 
 const AvailabilityInput = z
-  .array(AvailabilitySlot)
+  // The school decides how many periods a day has, and the error says how many.
+  .array(
+    AvailabilitySlot.extend({
+      period: z
+        .int()
+        .min(1)
+        .meta(period.meta() ?? {}),
+    }).meta({ id: 'AvailabilitySlotInput' }),
+  )
   .max(7 * maxPeriods)
   .superRefine(uniqueBy('day_of_week', 'period'))
-  .meta({ id: 'AvailabilityInput', description: 'Periods that are not listed are available.' });
+  .meta({
+    id: 'AvailabilityInput',
+    description:
+      'Periods that are not listed are available. A day that is no working day is stored too: it matters when the ' +
+      'working days change. A period that the school day does not have is a 400.',
+  });
 
-const Availability = z
-  .array(AvailabilitySlot)
-  .meta({ id: 'Availability', description: 'Every period of the working days.' });
+const Availability = z.array(AvailabilitySlot).meta({
+  id: 'Availability',
+  description: 'Every period of the working days, and the periods of other days that were set.',
+});
 
 const WorkloadRule = z
   .strictObject({

@@ -51,6 +51,47 @@ describe('availability', () => {
     expect(data).toEqual(grid({ '6 2': false }, [6, 7], 2));
   });
 
+  test('of a day that is no working day is stored and returned, and applies when it becomes one', async () => {
+    const week = await service.school();
+    const teacher = await add({}, week);
+    const path = `/api/teachers/${teacher.id}/availability`;
+    const saturday = [
+      { day_of_week: 6, period: 2, is_available: false },
+      { day_of_week: 6, period: 3, is_available: true },
+    ];
+    const stored = await week.admin.put<Cell[]>(path, saturday);
+    expect(stored.data).toEqual([...grid(), ...saturday]);
+    expect((await week.admin.get<Cell[]>(path)).data).toEqual(stored.data);
+    expect((await week.admin.put<Cell[]>(path, stored.data)).data).toEqual(stored.data);
+    await week.admin.put(path, saturday);
+    await week.admin.put('/api/timetable/config', { working_days: [5, 6] });
+    expect((await week.admin.get<Cell[]>(path)).data).toEqual(grid({ '6 2': false }, [5, 6]));
+  });
+
+  test('with a period that the day does not have is a 400 that says how many there are, on every day', async () => {
+    const teacher = await add();
+    for (const day_of_week of [1, 2, 3, 4, 5, 6, 7])
+      for (const period of [9, 24, 25, 2 ** 40]) {
+        const refused = await put(teacher.id, [{ day_of_week, period, is_available: false }], 400);
+        expect(refused.details).toEqual([
+          { path: '0.period', message: 'must be at most 8, the number of periods of a day' },
+        ]);
+      }
+  });
+
+  test('of periods that a shorter day has lost stays when the grid is written back', async () => {
+    const week = await service.school();
+    const teacher = await add({}, week);
+    const path = `/api/teachers/${teacher.id}/availability`;
+    await week.admin.put(path, [{ day_of_week: 1, period: 8, is_available: false }]);
+    await week.admin.put('/api/timetable/config', { total_periods: 6 });
+    const { data: shorter } = await week.admin.get<Cell[]>(path);
+    expect(shorter).toEqual(grid({}, [1, 2, 3, 4, 5], 6));
+    await week.admin.put(path, shorter);
+    await week.admin.put('/api/timetable/config', { total_periods: 8 });
+    expect((await week.admin.get<Cell[]>(path)).data).toEqual(grid({ '1 8': false }));
+  });
+
   test('with a duplicate, unknown or incomplete period is a 400 that names its position, and nothing changes', async () => {
     const teacher = await add();
     await put(teacher.id, [{ day_of_week: 1, period: 1, is_available: false }]);
