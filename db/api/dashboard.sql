@@ -21,7 +21,10 @@ create function api.dashboard(p_is_whole_school boolean) returns table (answer j
     select
       not is_own or student_id is not null as shows_students,
       not is_own or student_id is not null or teacher_id is not null as shows_classes,
-      case when p_is_whole_school then core.has_permission_for_all('fee.read') else is_own and student_id is not null end
+      case
+        when p_is_whole_school then core.has_permission_for_all('fee.read')
+        else is_own and student_id is not null
+      end
         and 'fees_management' = any (core.tenant_features()) as shows_fees,
       case
         when p_is_whole_school
@@ -139,7 +142,7 @@ begin
       else 'select answer from api.dashboard(false)' end, p);
 end $$;
 comment on function api.dashboard_get is
-  'Totals, today''s attendance, fees, upcoming holidays and the user''s own notifications. Every figure counts what the '
-  'user may see: a teacher gets those of the classes that they teach, with their own leave requests; a user without '
-  'dashboard.read gets those of their own record as a student or teacher. not_visible names the figures of which the '
-  'user may see nothing. They are 0.';
+  'Totals, today''s attendance, fees, upcoming holidays and the user''s own notifications. Every figure counts what '
+  'the user may see: a teacher gets those of the classes that they teach, with their own leave requests; a user '
+  'without dashboard.read gets those of their own record as a student or teacher. not_visible names the figures of '
+  'which the user may see nothing. They are 0.';

@@ -571,8 +571,8 @@ $$;
 comment on function api.timetable_problem is
   'The input of the timetable generator for some classes of a year: the school day, the lessons to place (untaught: '
   'those without an active teacher), the limits and availability of their teachers, and their slots in other classes. '
-  'Pinned slots of the classes stay and are no part of it, unless they are replaced too. Every list is sorted by id, so '
-  'that an unchanged school gives an equal problem.';
+  'Pinned slots of the classes stay and are no part of it, unless they are replaced too. Every list is sorted by id, '
+  'so that an unchanged school gives an equal problem.';
 
 create function api.pinned_conflicts(p_class_ids bigint[], p_academic_year_id bigint) returns json
   language plpgsql stable as $$
@@ -591,7 +591,9 @@ begin
       order by s.class_id, s.day_of_week, s.period)
     into v_slots
     from (
-      select ts.*, row_number() over (partition by ts.class_id, ts.subject_id order by ts.day_of_week, ts.period) as number
+      select
+        ts.*,
+        row_number() over (partition by ts.class_id, ts.subject_id order by ts.day_of_week, ts.period) as number
       from timetable_slot ts
       where ts.class_id = any (p_class_ids) and ts.academic_year_id = p_academic_year_id and ts.is_pinned
     ) s
@@ -643,8 +645,8 @@ begin
   return v_answer;
 end $$;
 comment on function api.pinned_conflicts is
-  'The pinned slots of some classes that no longer fit: the teacher is not available or not active, the time is at lunch '
-  'or outside the school day, the class does not have the subject, or has fewer periods of it than pinned slots. '
+  'The pinned slots of some classes that no longer fit: the teacher is not available or not active, the time is at '
+  'lunch or outside the school day, the class does not have the subject, or has fewer periods of it than pinned slots. '
   '[{slot_id, class_id, class_name, subject_id, subject_name, teacher_id, teacher_name, day_of_week, period, kind, '
   'message}], one for each reason, by class, day and period.';
 
@@ -703,8 +705,8 @@ comment on function api.timetable_generate is
   'Starts generating a timetable: {class_ids, academic_year_id, replace_pinned}. Takes the school''s lease for 20 '
   'seconds and answers {run, problem, digest, academic_year_id, class_ids, replaced_slot_count, pinned_conflicts, '
   'names}, or {busy_since} while another generator holds the lease. timetable_generate_renew extends the lease; '
-  'timetable_generate_save and timetable_generate_end release it. Raises forbidden unless the user manages the timetable of the whole school, '
-  'invalid_reference, and conflict if there is nothing to place.';
+  'timetable_generate_save and timetable_generate_end release it. Raises forbidden unless the user manages '
+  'the timetable of the whole school, invalid_reference, and conflict if there is nothing to place.';
 
 create function api.classes_to_generate(p jsonb, out academic_year_id bigint, out class_ids bigint[])
   language plpgsql stable as $$
