@@ -41,7 +41,13 @@ export interface TaskContext {
   analytics: Pick<Analytics, 'run'>;
   logger: Logger;
   /** Base URLs of the links in messages. */
-  links: { publicUrl: string; passwordPageUrl: string | undefined; appUrl: string | undefined };
+  links: {
+    publicUrl: string;
+    passwordPageUrl: string | undefined;
+    appUrl: string | undefined;
+    /** The domain below which each school has a subdomain. */
+    baseDomain: string | undefined;
+  };
   retention: Retention;
   /** Undefined when metrics are off. */
   observeDelivery?: ObserveDelivery | undefined;

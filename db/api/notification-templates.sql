@@ -23,7 +23,8 @@ select core.define_record('notification_template', p_table => 'notification_temp
   p_one_row_per_key => true,
   p_source => 'notification_template t',
   p_columns => $$
-    t.id, t.name, t.title, t.message, t.type, t.channels, api.template_variables(t.name, t.variables) as variables,
+    t.id, t.name, t.title, t.message, t.type, t.action_url, t.channels,
+    api.template_variables(t.name, t.variables) as variables,
     (select key from core.notification_event where key = lower(t.name)) as event, t.created_at, t.updated_at
   $$,
   p_condition => $$
@@ -32,7 +33,7 @@ select core.define_record('notification_template', p_table => 'notification_temp
   $$,
   p_search => $$public.search_form(t.name || ' ' || t.title || ' ' || t.message)$$,
   p_default_sort => 'name',
-  p_writable => '{name,title,message,type,channels,variables}');
+  p_writable => '{name,title,message,type,action_url,channels,variables}');
 select core.define_sort('notification_template', 'name', 'platform.search_normal(t.name)');
 select core.define_sort('notification_template', 'created_at', 't.created_at');
 

@@ -132,9 +132,10 @@ begin
       'channels', coalesce(p -> 'channels', '["in_app", "push"]'),
       'type', coalesce(p ->> 'type', 'info'),
       'title', p -> 'title',
-      'message', p -> 'message');
+      'message', p -> 'message',
+      'action_url', p -> 'action_url');
   end if;
-  select t.title, t.message, t.type, t.channels, api.template_variables(t.name, t.variables) as variables
+  select t.title, t.message, t.type, t.action_url, t.channels, api.template_variables(t.name, t.variables) as variables
     into v_template
     from notification_template t
     where t.id = (p ->> 'template_id')::bigint;
@@ -161,24 +162,13 @@ begin
     'channels', coalesce(p -> 'channels', to_jsonb(v_template.channels)),
     'type', v_template.type,
     'title', v_template.title,
-    'message', v_template.message);
+    'message', v_template.message,
+    'action_url', case when p ? 'action_url' then p -> 'action_url' else to_jsonb(v_template.action_url) end);
 end $$;
 comment on function api.words_to_send is
-  'The texts to send, {channels, type, title, message}, from the request or from its template. Raises '
+  'The texts to send, {channels, type, title, message, action_url}, from the request or from its template. Raises '
   'invalid_reference if the template does not exist; validation_error for a variable without a value, for a '
   'variable that the template does not have, and for a message that becomes too long.';
-
-create function api.require_allowed_host(p_host text, p_base_domain text) returns void language plpgsql stable as $$
-begin
-  if p_host <> concat(core.tenant_summary() ->> 'subdomain', '.', p_base_domain)
-      and not exists (select from school s where p_host = any (s.action_url_hosts)) then
-    perform core.refuse_field('validation_error', 'action_url', format(
-      'Notifications may not link to %s. An administrator can add this host to action_url_hosts of the school info '
-        '(POST /api/school-setup/school-info).', p_host));
-  end if;
-end $$;
-comment on function api.require_allowed_host is
-  'Raises validation_error unless p_host is the subdomain of the school below p_base_domain or in action_url_hosts.';
 
 create function api.notifications_send(p jsonb) returns json language plpgsql as $$
 declare
@@ -191,7 +181,6 @@ declare
   v_user_ids bigint[];
   v_sent integer;
 begin
-  perform api.require_allowed_host(p ->> 'action_host', p ->> 'base_domain');
   perform core.widen_scope();
   if p ? 'user_ids' then
     v_user_ids := array(
@@ -220,7 +209,7 @@ begin
   v_sent := core.send_message(
     v_words ->> 'type',
     (
-      select jsonb_object_agg(channel, v_words - 'channels' - 'type')
+      select jsonb_object_agg(channel, v_words - '{channels,type,action_url}'::text[])
       from jsonb_array_elements_text(v_words -> 'channels') channel
     ),
     (
@@ -228,15 +217,14 @@ begin
         || case when p ? 'variables' then jsonb_build_object('variables', p -> 'variables') else '{}' end)
       from unnest(v_user_ids) id
     ),
-    p ->> 'action_url');
+    v_words ->> 'action_url');
   return json_build_object('sent', v_sent);
 end $$;
 comment on function api.notifications_send is
   'Sends a notification to user_ids, to the users who have one of role_ids, or to all: {title, message, type, '
-  'action_url}, or a template_id with variables. action_host is the host of action_url if it needs a check. Users '
-  'who cannot log in are left out. A user whose scope is `taught` or `own` can notify the students in that scope, and '
-  'themselves. Raises invalid_reference for ids that do not exist or are out of scope. Returns {sent}, the number of '
-  'recipients.';
+  'action_url}, or a template_id with variables. Users who cannot log in are left out. A user whose scope is `taught` '
+  'or `own` can notify the students in that scope, and themselves. Raises invalid_reference for ids that do not exist '
+  'or are out of scope. Returns {sent}, the number of recipients.';
 
 create function api.event_settings(p_key text default null) returns json language sql stable as $$
   select json_agg(json_build_object(

@@ -145,7 +145,7 @@ comment on function core.recipients_to_lock is
   'The users and addresses that mailings (as in core.send_mailings) can reach, for core.lock_notification_recipients.';
 
 create function core.store_mailings(
-    p_mailings jsonb, p_action_url text, p_school text, p_setting platform.notification_setting,
+    p_mailings jsonb, p_school text, p_setting platform.notification_setting,
     p_day_began_at timestamptz)
   returns json language plpgsql as $$
 begin
@@ -153,7 +153,7 @@ begin
     with request as materialized (
       select r.*
       from jsonb_to_record((select core.parameters())) r (
-        action_url text, school text, push_limit integer, email_limit integer, day_began_at timestamptz,
+        school text, push_limit integer, email_limit integer, day_began_at timestamptz,
         now timestamptz)
     ), mailing as materialized (
       select m.n as mailing_number, m.value ->> 'type' as type, m.value -> 'words' as words,
@@ -167,11 +167,12 @@ begin
         core.template_format(title) as title,
         core.placeholder_names(title) as title_names,
         core.template_format(message) as message,
-        core.placeholder_names(message) as message_names
+        core.placeholder_names(message) as message_names,
+        action_url
       from mailing m
       cross join jsonb_each(m.words) w (channel, text)
-      cross join jsonb_to_record(w.text) t (title text, message text)
-      group by m.mailing_number, title, message
+      cross join jsonb_to_record(w.text) t (title text, message text, action_url text)
+      group by m.mailing_number, title, message, action_url
     ), recipient as materialized (
       select
         row_number() over in_order as recipient_number,
@@ -200,7 +201,8 @@ begin
         core.clean_title(
           core.fill_placeholders(t.title, t.title_names, r.variables), (select school from request)) as title,
         -- The maximum length keeps streams, push messages and tables of thousands of these within bounds.
-        core.clean_message(core.fill_placeholders(t.message, t.message_names, r.variables)) as message
+        core.clean_message(core.fill_placeholders(t.message, t.message_names, r.variables)) as message,
+        t.action_url
       from recipient r join template t using (mailing_number)
     ), notification_ids as materialized (
       -- An array instead of a join: Postgres expects few recipients and would join 10,000 ids in a nested loop.
@@ -210,7 +212,7 @@ begin
       insert into notification (id, user_id, title, message, type, action_url, created_at, updated_at)
         select
           (select ids from notification_ids)[m.notification_number],
-          m.user_id, m.title, m.message, m.type, r.action_url, r.now, r.now
+          m.user_id, m.title, m.message, m.type, m.action_url, r.now, r.now
         from rendered m cross join request r
         where 'in_app' = any (m.channels) and m.user_id is not null
         order by m.recipient_number
@@ -252,7 +254,7 @@ begin
         select
           (select ids from notification_ids)[p.notification_number], p.user_id, p.channel, p.device_id,
           case when p.channel = 'email' then p.email end,
-          p.name, p.title, p.message, r.action_url,
+          p.name, p.title, p.message, p.action_url,
           case when p.number_today > p.daily_limit then 'dropped' else 'pending' end,
           case when p.number_today > p.daily_limit then 'daily_limit' end,
           r.now, r.now
@@ -283,7 +285,7 @@ begin
           select recipient_number from planned
         ) reached))
   $statement$, jsonb_build_object(
-    'mailings', p_mailings, 'action_url', p_action_url, 'school', p_school,
+    'mailings', p_mailings, 'school', p_school,
     'push_limit', p_setting.push_per_user_per_day, 'email_limit', p_setting.emails_per_user_per_day,
     'day_began_at', p_day_began_at, 'now', clock_timestamp()));
 end $$;
@@ -310,7 +312,7 @@ comment on function core.publish_notifications is
 
 -- A mailing is an event or a text with its recipients. The path is constant, so that Postgres keeps the plans of these
 -- statements when the school changes. Functions that need the tables of the school set their own path.
-create function core.send_mailings(p_mailings jsonb, p_action_url text) returns integer
+create function core.send_mailings(p_mailings jsonb) returns integer
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_setting platform.notification_setting;
@@ -332,7 +334,7 @@ begin
   -- Locked from before the ids are drawn until the commit. A client that reads what comes after an id misses nothing,
   -- since the ids of a user are in commit order.
   perform core.lock_notification_recipients(core.recipients_to_lock(v_mailings));
-  v_stored := core.store_mailings(v_mailings, p_action_url, v_tenant.name, v_setting, core.day_begins(core.today()));
+  v_stored := core.store_mailings(v_mailings, v_tenant.name, v_setting, core.day_begins(core.today()));
   if v_stored ->> 'jobs' is not null then
     perform core.enqueue_all(
       'deliver',
@@ -346,23 +348,25 @@ begin
 end $$;
 comment on function core.send_mailings is
   'Sends texts with placeholders to recipients (as in core.notify), on those channels that operators have not closed: '
-  '[{type, words: {in_app: {title, message}, push: …, email: …}, recipients}]. Returns the number of recipients. Only '
-  'for core.send_message and core.notify_all, which have entered the school.';
+  '[{type, words: {in_app: {title, message, action_url?}, push: …, email: …}, recipients}]. Returns the number of '
+  'recipients. Only for core.send_message and core.notify_all, which have entered the school.';
 
 create function core.send_message(p_type text, p_words jsonb, p_recipients jsonb, p_action_url text default null)
   returns integer language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_before text[] := core.enter_tenant(core.tenant_id());
   v_sent integer := core.send_mailings(jsonb_build_array(jsonb_build_object(
-    'type', p_type, 'words', p_words, 'recipients', coalesce(p_recipients, '[]'))), p_action_url);
+    'type', p_type, 'recipients', coalesce(p_recipients, '[]'), 'words', (
+      select jsonb_object_agg(channel, text || jsonb_build_object('action_url', p_action_url))
+      from jsonb_each(p_words) w (channel, text)))));
 begin
   perform core.leave_tenant(v_before);
   return v_sent;
 end $$;
 comment on function core.send_message is
   'Sends the texts p_words, {in_app: {title, message}, push: …, email: …}, to p_recipients (as in core.notify_all; '
-  'null means nobody). Returns the number of recipients. Security definer: the user who causes a message may read '
-  'neither the addresses nor the devices of others.';
+  'null means nobody). They open p_action_url. Returns the number of recipients. Security definer: the user who '
+  'causes a message may read neither the addresses nor the devices of others.';
 
 create function core.is_mandatory(p_event text) returns boolean language sql immutable
   return coalesce(p_event = 'operator.login' or p_event = 'trial.ending' or p_event like 'subscription.%', false);
@@ -378,7 +382,8 @@ begin
     from (
       select e.key as event, json_object_agg(chosen.channel, json_build_object(
           'title', coalesce(school_text.title, operator_text.subject, e.title),
-          'message', coalesce(school_text.message, operator_text.body, e.message))) as words
+          'message', coalesce(school_text.message, operator_text.body, e.message),
+          'action_url', school_text.action_url)) as words
       from core.notification_event e
       left join notification_event decided on decided.event = e.key
       cross join unnest(coalesce(decided.channels, e.channels)) chosen (channel)
@@ -392,9 +397,9 @@ begin
   $statement$, to_jsonb(p_events));
 end $$;
 comment on function core.event_words is
-  'The texts of events of the catalog on each of their channels, {event: {in_app: {title, message}, …}}. Those of the '
-  'school override those of operators, which override the catalog. Without the events that the school has switched '
-  'off; null if none is left.';
+  'The texts of events of the catalog on each of their channels, {event: {in_app: {title, message, action_url}, …}}. '
+  'Those of the school override those of operators, which override the catalog. Without the events that the school '
+  'has switched off; null if none is left.';
 
 create function core.notify_all(p_events jsonb) returns integer
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -419,7 +424,7 @@ begin
         jsonb_build_object('type', e ->> 'event', 'words', v_words -> (e ->> 'event'), 'recipients', e -> 'recipients')
         order by n)
       from jsonb_array_elements(p_events) with ordinality given (e, n)
-      where v_words ? (e ->> 'event')), null);
+      where v_words ? (e ->> 'event')));
   end if;
   perform core.leave_tenant(v_before);
   return v_sent;

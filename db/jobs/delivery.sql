@@ -12,7 +12,7 @@ declare
   v_answer json;
 begin
   select
-      t.name, t.status, s.push, s.email, s.sender_name,
+      t.name, t.subdomain, t.status, s.push, s.email, s.sender_name,
       core.quiet_hours_end(s.quiet_from, s.quiet_until, t.time_zone, now()) is not null as is_quiet,
       'notifications' = any (core.enabled_features(p.features, t.feature_flags)) as has_feature
     into v_tenant
@@ -56,6 +56,8 @@ begin
   )
   select json_build_object(
       'school', v_tenant.name,
+      'subdomain', v_tenant.subdomain,
+      'known_hosts', (select coalesce(action_url_hosts, '{}') from (select) one_row left join school on true),
       'sender_name', v_tenant.sender_name,
       'is_quiet', v_tenant.is_quiet,
       'unconfigured', count(*) filter (where drop_reason = 'push_not_configured'),
@@ -69,12 +71,12 @@ begin
   return v_answer;
 end $$;
 comment on function core.deliveries_pending is
-  'The pending deliveries of a range of ids (only those of p_only, if given): {school, sender_name, is_quiet, '
-  'unconfigured, deliveries: [...]}. In quiet hours the worker must postpone all of them (core.replace_deliver_job). '
-  'Drops, with a reason, what must no longer be sent: the school is closed or has lost the feature, operators have '
-  'closed the channel, the user can no longer log in, the device was removed or belongs to another user, or its '
-  'platform is not in p_platforms, those that the worker is configured for (unconfigured counts these). Null if the '
-  'school no longer exists.';
+  'The pending deliveries of a range of ids (only those of p_only, if given): {school, subdomain, known_hosts, '
+  'sender_name, is_quiet, unconfigured, deliveries: [...]}. known_hosts: action_url_hosts of the school info. In '
+  'quiet hours the worker must postpone all of them (core.replace_deliver_job). Drops, with a reason, what must no '
+  'longer be sent: the school is closed or has lost the feature, operators have closed the channel, the user can no '
+  'longer log in, the device was removed or belongs to another user, or its platform is not in p_platforms, those '
+  'that the worker is configured for (unconfigured counts these). Null if the school no longer exists.';
 
 create function core.delivery_save_result(
     p_tenant_id bigint, p_id bigint, p_status text, p_reason text, p_is_gone boolean) returns void

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { created, json, page, resource } from '../http/endpoint.ts';
 import { Deleted, id, nameText, timestamps, uniqueBy } from '../http/schemas.ts';
+import { actionUrl, checkActionUrl } from './parts/action-url.ts';
 import { channels, channelsAnswer, message, title, type, variableName } from './notifications.ts';
 
 const fields = {
@@ -12,6 +13,7 @@ const fields = {
   title,
   message,
   type: type.optional(),
+  action_url: actionUrl.nullish(),
   channels: channels.optional().meta({
     description:
       'The default channels of a message with this template; in_app and push if omitted. An event uses the ' +
@@ -41,6 +43,7 @@ export const Template = z
     title: z.string(),
     message: z.string(),
     type: z.string(),
+    action_url: z.string().nullable(),
     channels: channelsAnswer,
     variables: z.array(z.string()),
     event: z.string().nullable().meta({ description: 'The event whose texts this template overrides.' }),
@@ -65,6 +68,7 @@ export const notificationTemplates = resource(
         'Placeholders: {{first_name}}, {{last_name}}, {{name}}, {{school_name}}, and the `variables`, or those of ' +
         'the event. Any other {{…}} is text.',
       body: TemplateInput,
+      resolve: checkActionUrl,
       response: created(Template),
     },
     'GET /:id': { operation: 'notification_templates_get', summary: 'Get a template', response: json(Template) },
@@ -72,6 +76,7 @@ export const notificationTemplates = resource(
       operation: 'notification_templates_update',
       summary: 'Update a template',
       body: TemplateChange,
+      resolve: checkActionUrl,
       response: json(Template),
     },
     'DELETE /:id': {

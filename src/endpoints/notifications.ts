@@ -69,7 +69,10 @@ const SendInput = z
     message: message.optional(),
     type: type.optional(),
     action_url: actionUrl.nullish(),
-    template_id: id.optional().meta({ description: 'Used instead of title, message and type.' }),
+    template_id: id.optional().meta({
+      description:
+        'Used instead of title, message and type. Its `action_url` is used unless the request has one, or null.',
+    }),
     variables: z
       .record(variableName, z.union([text(1000, 0), z.number()]))
       .optional()

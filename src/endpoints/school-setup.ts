@@ -45,8 +45,8 @@ const locale = z
 const step = z.enum(['school_info', 'academic_year', 'grades']);
 
 const hostsDescription =
-  'Hosts that the `action_url` of a notification may name, besides those of the school, the app and the service. ' +
-  'A host does not include its subdomains.';
+  'Hosts that readers know, besides those of the school, the app and the service. In an email, the host of an ' +
+  '`action_url` stands as text beside the link unless it is one of these. A host does not include its subdomains.';
 
 export const SchoolInfo = z
   .object({

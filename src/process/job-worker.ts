@@ -39,7 +39,12 @@ export async function startJobWorker({
     node !== undefined || config.SESSION_DATABASE_URL === undefined ? pool : openPool(config.SESSION_DATABASE_URL);
   const outbox = join(config.DATA_DIR, 'outbox');
   const sendEmail = emailSender({ smtpUrl: config.SMTP_URL, from: config.EMAIL_FROM, outbox });
-  const links = { publicUrl, passwordPageUrl: config.PASSWORD_PAGE_URL, appUrl: config.APP_URL };
+  const links = {
+    publicUrl,
+    passwordPageUrl: config.PASSWORD_PAGE_URL,
+    appUrl: config.APP_URL,
+    baseDomain: config.BASE_DOMAIN,
+  };
   const interval = (count: number | undefined, unit: string) =>
     count === undefined ? undefined : `${String(count)} ${unit}`;
   const days = (count: number | undefined) => interval(count, 'days');

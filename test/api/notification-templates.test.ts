@@ -101,6 +101,39 @@ describe('notification templates', () => {
   });
 });
 
+describe('the action_url of a template', () => {
+  const send = '/api/notifications/send';
+  const opened = async (user: Awaited<ReturnType<typeof school.user>>) =>
+    (await user.get<{ action_url: string | null }[]>('/api/notifications')).data[0]?.action_url;
+
+  test('is stored, changed and removed, and null by default', async () => {
+    expect((await add()).action_url).toBeNull();
+    const template = await add({ action_url: 'myapp://exams' });
+    expect(template.action_url).toBe('myapp://exams');
+    const at = `${path}/${template.id}`;
+    expect((await school.admin.put<Template>(at, { ...template, title: 'T' })).data.action_url).toBe('myapp://exams');
+    expect((await school.admin.put<Template>(at, { action_url: '' })).data.action_url).toBeNull();
+    expect((await errorOf({ action_url: 'javascript:x' }, 'PUT', at)).slice(0, 2)).toEqual([400, 'action_url']);
+  });
+
+  test('is opened by its messages, unless the sender gives another one or null', async () => {
+    const user = await school.user([]);
+    const template = await add({ title: 'T', message: 'M', variables: [], action_url: '/exams/{{exam}}' });
+    const to = { user_ids: [user.id], template_id: template.id };
+    await school.admin.post(send, to);
+    expect(await opened(user)).toBe('/exams/{{exam}}');
+    await school.admin.post(send, { ...to, action_url: 'https://news.example/' });
+    expect(await opened(user)).toBe('https://news.example/');
+    await school.admin.post(send, { ...to, action_url: null });
+    expect(await opened(user)).toBeNull();
+  });
+
+  test('is opened by the notifications of its event', async () => {
+    await add({ name: 'account.created', title: 'Hello', message: 'M', variables: undefined, action_url: '/welcome' });
+    expect(await opened(await school.user([]))).toBe('/welcome');
+  });
+});
+
 describe('sending with a template', () => {
   test('uses its texts, type and channels, and requires a value for each of its variables', async () => {
     const user = await school.user([], { first_name: 'Amina', last_name: 'Okafor' });

@@ -207,96 +207,25 @@ describe('sending a notification', () => {
     ]);
   });
 
+  const forbiddenSchemes = [
+    ...['javascript', 'data', 'vbscript', 'file', 'blob', 'filesystem', 'intent', 'view-source', 'smb', 'search-ms'],
+    ...['ms-word', 'ms-settings', 'ms-its', 'about', 'chrome', 'jar', 'shell', 'ftp', 'ssh', 'c'],
+  ];
+
   test.each([
-    'javascript:alert(1)',
-    'JaVaScRiPt:alert(1)',
-    ' javascript:alert(1)',
-    '\n\tjavascript:alert(1)',
-    'java\tscript:alert(1)',
-    'java\nscript\n:alert(1)',
-    'data:text/html,<script>',
-    'DATA:,x',
-    'vbscript:msgbox',
-    'VB\tScript:msgbox',
-    'file:///etc/passwd',
-    '\tF\nile:/etc/passwd',
-    '\u0001javascript:alert(1)',
-    ...[
-      'http://plain.example',
-      'app://fees/7',
-      'mailto:office@school.example',
-      'tel:+4912345',
-      'database:7',
-      'ftp://a.b',
-    ],
-    ...[
-      'https:elsewhere.example',
-      'https:/elsewhere.example',
-      'https://',
-      '/\\elsewhere.example',
-      '\\\\elsewhere.example',
-    ],
-    ...[
-      '/\t/elsewhere.example',
-      'https://localhost@',
-      'https://app.example@elsewhere.example/',
-      'https://{{first_name}}/',
-    ],
-    ...[
-      'https://elsewhere.example',
-      '//elsewhere.example/a',
-      'HTTPS://Elsewhere.example:443/',
-      'https://app.example.evil.example',
-    ],
-    ...['https://schools.example', 'https://other.schools.example', 'https://a.app.example'],
+    ...forbiddenSchemes.flatMap((scheme) => [`${scheme}:x`, `${scheme.toUpperCase()}://a.example/b`, ` ${scheme}:x`]),
+    ...['\n\tjavascript:alert(1)', 'java\tscript:alert(1)', 'java\nscript\n:alert(1)', '\u0001javascript:alert(1)'],
+    ...['VB\tScript:msgbox', '\tF\nile:/etc/passwd', '%6Aavascript:alert(1)', 'jav\u0430script:x', ':x'],
+    ...['http://plain.example', 'HTTP://plain.example/a', 'http:plain.example'],
+    ...['https:elsewhere.example', 'https:/elsewhere.example', 'https://', 'https://{{first_name}}/'],
+    ...['/\\elsewhere.example', '\\\\elsewhere.example', '/\t/elsewhere.example'],
+    ...['https://localhost@', 'https://app.example@elsewhere.example/', '//a:b@elsewhere.example/'],
   ])('refuses the action_url %j', async (action_url) => {
     const { details } = await school.admin.post(`${path}/send`, { all: true, ...text, action_url }, 400);
     expect(details.map((detail) => detail.path)).toEqual(['action_url']);
-  });
-
-  test('accepts an address below the subdomain of the school, but not of another school', async () => {
-    const user = await newUser();
-    const other = await service.school();
-    const own = `https://${school.subdomain}.schools.example/fees`;
-    await send({ user_ids: [user.id], ...text, action_url: own });
-    expect((await list(user)).data[0]?.action_url).toBe(own);
-    const action_url = `https://${other.subdomain}.schools.example/fees`;
-    await school.admin.post(`${path}/send`, { all: true, ...text, action_url }, 400);
-  });
-
-  test('accepts the hosts that the school info lists, and names this setting when it refuses another', async () => {
-    const user = await newUser();
-    const info = (action_url_hosts: unknown) =>
-      school.admin.post<{ action_url_hosts: string[] }>('/api/school-setup/school-info', { action_url_hosts }, 200);
-    expect((await info(['News.Valley.example', 'bücher.example'])).data.action_url_hosts).toEqual([
-      'news.valley.example',
-      'xn--bcher-kva.example',
-    ]);
-    const { data: template } = await school.admin.post<{ id: number }>(
-      `${path}/templates`,
-      { name: unique('Trip'), title: 'A trip', message: 'See you.' },
-      201,
-    );
-    for (const words of [text, { template_id: template.id }]) {
-      for (const action_url of ['https://news.valley.example/1', 'https://BÜCHER.example/a'])
-        await send({ user_ids: [user.id], ...words, action_url });
-      for (const action_url of ['https://more.news.valley.example/', 'http://news.valley.example/']) {
-        const refused = await school.admin.post(`${path}/send`, { all: true, ...words, action_url }, 400);
-        expect([refused.error, refused.details.map((detail) => detail.path)]).toEqual([
-          'validation_error',
-          ['action_url'],
-        ]);
-      }
-      const refused = await school.admin.post(
-        `${path}/send`,
-        { all: true, ...words, action_url: 'https://elsewhere.example/' },
-        400,
-      );
-      expect(refused.message).toContain('elsewhere.example');
-      expect(refused.message).toContain('action_url_hosts');
-    }
-    expect((await info([])).data.action_url_hosts).toEqual([]);
-    await school.admin.post(`${path}/send`, { all: true, ...text, action_url: 'https://news.valley.example/1' }, 400);
+    const template = { name: unique('Refused'), title: 'T', message: 'M', action_url };
+    const refused = await school.admin.post(`${path}/templates`, template, 400);
+    expect(refused.details.map((detail) => detail.path)).toEqual(['action_url']);
   });
 
   test('reads an empty action_url as null', async () => {
@@ -309,6 +238,13 @@ describe('sending a notification', () => {
     ...['/', '/fees?id=1#top', 'fees/7', '#top', '?tab=1', '/javascript:x', '/a//b', '/news/{{first_name}}', null],
     ...['https://app.example', 'https://app.example:8443/a?b=c', '//app.example/a', 'https://api.example/api/docs/'],
     ...['http://localhost:5173/fees', 'http://127.0.0.1:8080', 'http://[::1]/'],
+    ...[
+      'https://elsewhere.example',
+      '//elsewhere.example/a',
+      'HTTPS://Elsewhere.example:443/',
+      'https://BÜCHER.example/a',
+    ],
+    ...['myapp://students/1', 'MyApp:students', 'com.example.school://fees?id=1', 'app://fees/7', 'mailto:a@b.example'],
   ])('accepts the action_url %j', async (action_url) => {
     const user = await newUser();
     await send({ user_ids: [user.id], ...text, action_url });

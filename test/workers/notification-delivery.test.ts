@@ -39,6 +39,8 @@ const { service, school } = await serviceWithSchool(
     SMTP_URL: `smtp://127.0.0.1:${(smtp.server.address() as AddressInfo).port}`,
     EMAIL_FROM: 'Service <office@valley.example>',
     APP_URL: 'https://app.example/school/',
+    PUBLIC_URL: 'https://api.example',
+    BASE_DOMAIN: 'schools.example',
   },
   4,
   { pushTimeoutMs: 4000 },
@@ -605,8 +607,63 @@ describe('an email', () => {
     const user = await addUser({ email });
     await send([user], { channels: ['email'], action_url });
     await done(user);
-    expect(parts(to(email)[0]?.content ?? '')[1]).toContain(`<a href="${link}">`);
+    const [text, html] = parts(to(email)[0]?.content ?? '');
+    expect(html).toContain(`<p><a href="${link}">${link}</a></p>`);
+    expect(text?.split('\r\n')).toContain(link);
   });
+
+  test.each([
+    ['https://news.elsewhere.example/a', 'news.elsewhere.example'],
+    ['//elsewhere.example:8443/a', 'elsewhere.example'],
+    ['https://app.example.elsewhere.example/', 'app.example.elsewhere.example'],
+    ['https://other.schools.example/', 'other.schools.example'],
+    ['https://xn--bcher-kva.example/', 'xn--bcher-kva.example'],
+    ['https://аpp.example/', 'xn--pp-6kc.example'],
+  ])('shows the host of the action_url %s beside its link', async (action_url, host) => {
+    const email = `${unique('reader')}@people.example`;
+    const user = await addUser({ email });
+    await send([user], { channels: ['email'], action_url });
+    await done(user);
+    const [text, html] = parts(to(email)[0]?.content ?? '');
+    const address = action_url.replace(/^\/\//, 'https://');
+    expect(html).toContain(`<a href="${address}">${address}</a> (opens ${host})`);
+    expect(text).toContain(`${address} (opens ${host})`);
+  });
+
+  test('shows no host of the service, the school and the hosts that the school lists', async () => {
+    const [row] = await service.database.query<{ subdomain: string }>(
+      'select subdomain from platform.tenant where id = $1',
+      [school.id],
+    );
+    await school.admin.post('/api/school-setup/school-info', { action_url_hosts: ['News.valley.example'] }, 200);
+    for (const action_url of [
+      'https://api.example/guide',
+      `https://${row?.subdomain ?? ''}.schools.example/fees`,
+      'https://news.valley.example/1',
+    ]) {
+      const email = `${unique('reader')}@people.example`;
+      const user = await addUser({ email });
+      await send([user], { channels: ['email'], action_url });
+      await done(user);
+      const html = parts(to(email)[0]?.content ?? '')[1];
+      expect(html).toContain(`<a href="${action_url}">`);
+      expect(html).not.toContain('opens');
+    }
+  });
+
+  test.each(['myapp://students/1', 'http://localhost:5173/fees', 'mailto:office@valley.example'])(
+    'shows the action_url %s as text',
+    async (action_url) => {
+      const email = `${unique('reader')}@people.example`;
+      const user = await addUser({ email });
+      await send([user], { channels: ['email'], action_url });
+      await done(user);
+      const [text, html] = parts(to(email)[0]?.content ?? '');
+      expect(html).toContain(`<p>${action_url}</p>`);
+      expect(html).not.toContain('<a ');
+      expect(text).toContain(action_url);
+    },
+  );
 
   test('is retried after a temporary rejection and fails after a permanent one, and the queue has no personal data', async () => {
     const [grey, unknown] = [

@@ -74,7 +74,7 @@ async function runTask(folder = exports): Promise<void> {
         },
         stopping: new AbortController().signal,
         logger: pino({ level: 'silent' }),
-        links: { publicUrl: '', passwordPageUrl: undefined, appUrl: undefined },
+        links: { publicUrl: '', passwordPageUrl: undefined, appUrl: undefined, baseDomain: undefined },
         retention: { ...testRetention, exports: folder },
       },
     );

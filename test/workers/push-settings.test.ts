@@ -184,7 +184,7 @@ test('without settings push messages are dropped with a reason and one warning i
             return Promise.resolve();
           },
           logger: pino({ level: 'warn' }, { write: (line: string) => void lines.push(line) }),
-          links: { publicUrl: '', passwordPageUrl: undefined, appUrl: undefined },
+          links: { publicUrl: '', passwordPageUrl: undefined, appUrl: undefined, baseDomain: undefined },
           retention: testRetention,
           stopping: new AbortController().signal,
         },

@@ -25,6 +25,9 @@ interface Delivery {
 
 interface Pending {
   school: string;
+  subdomain: string;
+  /** Hosts that the school lists as known to its readers. */
+  known_hosts: string[];
   sender_name: string | null;
   is_quiet: boolean;
   unconfigured: number;
@@ -51,23 +54,45 @@ function retryDelaySeconds(attempt: number, retryAfterSeconds: number | undefine
 /** The id of a message at mail servers and push services, the same for each attempt. */
 const messageIdOf = (tenantId: number, { id }: Delivery) => `${tenantId.toString(36)}-${id.toString(36)}`;
 
-/** The link of an email: an address as it is, a path below the address of the app, if that is configured. */
-function linkTo(actionUrl: string | null, appUrl: string | undefined): string | undefined {
+/** What an email opens: an address as it is, a path below the address of the app, if that is configured. */
+function addressOf(actionUrl: string | null, appUrl: string | undefined): string | undefined {
   if (actionUrl === null) return undefined;
   if (actionUrl.startsWith('//')) return `https:${actionUrl}`;
   if (/^[a-z][a-z0-9+.-]*:/i.test(actionUrl)) return actionUrl;
   return appUrl && `${appUrl.replace(/\/$/, '')}/${actionUrl.replace(/^\//, '')}`;
 }
 
+const hostOf = (url: string | undefined) =>
+  url !== undefined && URL.canParse(url) ? new URL(url).hostname : undefined;
+
+/**
+ * The address of an email as text and HTML. Only https is a link. A host that the reader may not know stands beside it,
+ * because a mail program may show only the beginning of a long address.
+ */
+function linkTo(
+  address: string,
+  { subdomain, known_hosts }: Pick<Pending, 'subdomain' | 'known_hosts'>,
+  { publicUrl, appUrl, baseDomain }: TaskContext['links'],
+): { text: string; html: string } {
+  const host = hostOf(address);
+  if (!/^https:\/\//i.test(address) || host === undefined) return { text: address, html: escapeHtml(address) };
+  const known = [hostOf(publicUrl), hostOf(appUrl), baseDomain && `${subdomain}.${baseDomain}`, ...known_hosts];
+  const note = known.includes(host) ? '' : ` (opens ${host})`;
+  const shown = escapeHtml(address);
+  return { text: address + note, html: `<a href="${shown}">${shown}</a>${escapeHtml(note)}` };
+}
+
 /** The email as text and HTML. */
 function compose(
   delivery: Delivery,
-  { school, sender_name }: Pick<Pending, 'school' | 'sender_name'>,
-  appUrl: string | undefined,
+  sender: Omit<Pending, 'deliveries'>,
+  links: TaskContext['links'],
   messageId: string,
 ): Email {
   const { name, title, message, action_url } = delivery;
-  const link = linkTo(action_url, appUrl);
+  const { school, sender_name } = sender;
+  const address = addressOf(action_url, links.appUrl);
+  const link = address === undefined ? undefined : linkTo(address, sender, links);
   const greeting = name === '' ? 'Hello,' : `Hello ${name},`;
   const paragraphs = message.split(/\n\s*\n/).filter((paragraph) => paragraph.trim() !== '');
   const html = (text: string) => `<p>${text.split(/\r?\n/).map(escapeHtml).join('<br>')}</p>`;
@@ -76,13 +101,8 @@ function compose(
     to: { name, address: delivery.address ?? '' },
     subject: title,
     messageId,
-    text: [greeting, message, ...(link ? [link] : []), school].join('\n\n') + '\n',
-    html: [
-      html(greeting),
-      ...paragraphs.map(html),
-      ...(link ? [`<p><a href="${escapeHtml(link)}">${escapeHtml(link)}</a></p>`] : []),
-      html(school),
-    ].join('\n'),
+    text: [greeting, message, ...(link ? [link.text] : []), school].join('\n\n') + '\n',
+    html: [html(greeting), ...paragraphs.map(html), ...(link ? [`<p>${link.html}</p>`] : []), html(school)].join('\n'),
   };
 }
 
@@ -106,13 +126,13 @@ function messageOf(tenantId: number, delivery: Delivery): PushMessage {
 /** Sends one delivery. Every failure becomes an outcome, so that one message cannot stop the others. */
 async function attempt(
   delivery: Delivery,
-  sender: Pick<Pending, 'school' | 'sender_name'>,
+  sender: Omit<Pending, 'deliveries'>,
   tenantId: number,
   { push, sendEmail, links, logger }: TaskContext,
 ): Promise<Outcome> {
   try {
     if (delivery.channel === 'push') return await push.send(messageOf(tenantId, delivery));
-    await sendEmail(compose(delivery, sender, links.appUrl, messageIdOf(tenantId, delivery)));
+    await sendEmail(compose(delivery, sender, links, messageIdOf(tenantId, delivery)));
     return { status: 'sent' };
   } catch (error) {
     if (error instanceof EmailRefused) {

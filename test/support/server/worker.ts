@@ -33,6 +33,6 @@ export const workerContext = (pool: pg.Pool, sendEmail: SendEmail): Omit<TaskCon
   analytics: { run: () => Promise.reject(new Error('this task runs no query')) },
   webhooks: webhooks(shared.readConfig({})),
   logger: pino({ level: 'silent' }),
-  links: { publicUrl: 'http://test', passwordPageUrl: undefined, appUrl: undefined },
+  links: { publicUrl: 'http://test', passwordPageUrl: undefined, appUrl: undefined, baseDomain: undefined },
   retention: testRetention,
 });
