@@ -7,6 +7,7 @@ import { disconnectSignal } from './disconnect.ts';
 import type { Operation } from './operation.ts';
 import { headerText } from './received-text.ts';
 import { requestOwner } from './request-owner.ts';
+import type { Services } from './services.ts';
 
 const keyOf = ({ tenantId, hash, isAdmitted }: ApiKey): NonNullable<CallContext['api_key']> => ({
   ...(tenantId === undefined ? {} : { tenant_id: tenantId }),
@@ -30,11 +31,18 @@ export function clientContext(req: Request): CallContext {
   };
 }
 
+type HostSettings = Pick<Services['config'], 'BASE_DOMAIN' | 'NODE_ENV'>;
+
+/** The domain below which hosts name schools. Without BASE_DOMAIN, browsers find `<school>.localhost` in development. */
+const schoolDomain = ({ BASE_DOMAIN, NODE_ENV }: HostSettings) =>
+  BASE_DOMAIN ?? (NODE_ENV === 'production' ? undefined : 'localhost');
+
 /**
  * The context of any request. The school comes from X-Tenant-ID, or from the leftmost label of the host below
  * BASE_DOMAIN.
  */
-export function requestContext(req: Request, res: Response, baseDomain: string | undefined): CallContext {
+export function requestContext(req: Request, res: Response, settings: HostSettings): CallContext {
+  const baseDomain = schoolDomain(settings);
   const context: CallContext = { ...clientContext(req), signal: disconnectSignal(res) };
   const tenant = req.get('x-tenant-id');
   if (tenant !== undefined) {

@@ -23,7 +23,7 @@ function admitFirst(services: Services, { endpoint, operation, path }: Route): R
   const params = z.object(pathParameters(path, endpoint));
   return async (req, res, next) => {
     const { success, data } = params.safeParse(req.params);
-    const context: CallContext = { ...requestContext(req, res, services.config.BASE_DOMAIN), check_only: true };
+    const context: CallContext = { ...requestContext(req, res, services.config), check_only: true };
     if (success) await services.call(operation.name, req.claims ? String(req.claims.sid) : null, data, context);
     next();
   };

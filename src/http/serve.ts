@@ -28,7 +28,7 @@ type Responder = (req: Request, res: Response, prepared: Prepared) => Promise<vo
 
 /** Prepares the call of the operation with these parameters. */
 function prepare(services: Services, operation: Operation, req: Request, res: Response, params: Prepared['params']) {
-  const context = requestContext(req, res, services.config.BASE_DOMAIN);
+  const context = requestContext(req, res, services.config);
   // For the ETag. A deleted record has none.
   if (req.method !== 'DELETE') context.needs_version = true;
   if (req.claims || req.apiKey)

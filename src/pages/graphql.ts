@@ -60,7 +60,7 @@ export function graphqlRouter(services: Services, limits: RateLimits): Router {
       'analytics_admit',
       req.claims ? String(req.claims.sid) : null,
       {},
-      requestContext(req, res, services.config.BASE_DOMAIN),
+      requestContext(req, res, services.config),
     );
     res.locals['scope'] = tenantScope(Admitted.parse(JSON.parse(answer)).tenant_ids);
     next();

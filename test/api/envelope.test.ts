@@ -25,6 +25,35 @@ const parse = (body: string) => JSON.parse(body) as Failure;
 const get = (path: string, headers: Record<string, string> = {}) =>
   raw(service.url, { path, headers, token: school.admin.token });
 
+describe('without BASE_DOMAIN, <school>.localhost', () => {
+  const login = (host: string) =>
+    raw(service.url, {
+      method: 'POST',
+      path: '/api/auth/login',
+      headers: { Host: host },
+      body: JSON.stringify({ email: school.adminEmail, password: testPassword }),
+    });
+
+  test('names the school of a login', async () => {
+    for (const host of [`${school.subdomain}.localhost`, `${school.subdomain.toUpperCase()}.LOCALHOST:3000`])
+      expect((await login(host)).status).toBe(200);
+    expect([(await login('nobody.localhost')).status, parse((await login('nobody.localhost')).body).error]).toEqual([
+      404,
+      'tenant_not_found',
+    ]);
+    for (const host of ['localhost', 'www.localhost', `${school.subdomain}.localhost.example`])
+      expect(parse((await login(host)).body).error).toBe('validation_error');
+  });
+
+  test('must be the school of the token', async () => {
+    const other = await service.school();
+    expect((await get('/api/auth/profile', { Host: `${school.subdomain}.localhost` })).status).toBe(200);
+    expect(parse((await get('/api/auth/profile', { Host: `${other.subdomain}.localhost` })).body).error).toBe(
+      'tenant_mismatch',
+    );
+  });
+});
+
 describe('a request id', () => {
   test('is kept when it is valid, and returned in the header and in errors', async () => {
     for (const id of ['a', 'order-17_b.2', 'x'.repeat(128)]) {
