@@ -70,6 +70,7 @@ declare
     token_is_recent,login_attempt,own_password_attempt,login_succeeded,login_unlock,tenant_features,
     tenant_summary,recipient_variables,placeholder_names,template_format,fill_placeholders,render,impersonator,
     refuse_impersonator,clean_title,clean_message,written_day,written_amount,idempotency_key_lifetime,picture_url,
+    picture_file_id,
     queue_webhooks,login_challenge,login_challenge_use,is_enrollment,has_second_factor,needs_second_factor,
     second_factor_attempt,second_factor_use,second_factor_summary,second_factor_remove,second_factor_delete,
     recovery_codes_replace,totp_begin,totp_confirm,device_remember,

@@ -98,7 +98,7 @@ create function api.school_setup_school_info(p jsonb) returns json language plpg
 declare
   v_changes_logo boolean := p ? 'file_id' or p ? 'logo';
   v_address text := case when not p ? 'file_id' then p ->> 'logo' end;
-  v_returned_logo_id bigint := substring(v_address from '^/api/pictures/\d+-(\d{1,15})-')::bigint;
+  v_returned_logo_id bigint := core.picture_file_id(v_address);
   v_old_logo_id bigint;
   v_before jsonb := api.audited_school();
 begin
@@ -116,7 +116,7 @@ begin
   -- A client may send the record back as it read it.
   if v_returned_logo_id = v_old_logo_id then
     v_changes_logo := false;
-  elsif v_address like '/%' then
+  elsif v_returned_logo_id is not null or v_address like '/%' then
     perform core.refuse_field('validation_error', 'logo', 'This is not the address of the current logo.');
   end if;
   update school s

@@ -374,8 +374,6 @@ comment on function core.as_timestamp is 'The moment that an ISO 8601 text names
 -- A client may send a record back as it read it. The address of a picture changes without an edit.
 create function core.repeats(p_given jsonb, p_present jsonb, p_may_lack boolean default true) returns boolean
   language plpgsql stable as $$
-declare
-  v_picture constant text := '/api/pictures/\d+-\d+-\d+-[0-9a-f]+$';
 begin
   if p_given = p_present then
     return true;
@@ -393,7 +391,7 @@ begin
         where not core.repeats(item, p_present -> (position - 1)::integer))
     when 'string' then coalesce(
       core.as_timestamp(p_given #>> '{}') = core.as_timestamp(p_present #>> '{}')
-        or (p_given #>> '{}' ~ v_picture and p_present #>> '{}' ~ v_picture), false)
+        or core.picture_file_id(p_given #>> '{}') = core.picture_file_id(p_present #>> '{}'), false)
     else false
   end;
 end $$;

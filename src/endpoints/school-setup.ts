@@ -82,7 +82,8 @@ const logo = z
   .string()
   .max(2000)
   .refine(
-    (value) => value === '' || isHttpsAddress(value) || /^\/api\/pictures\/[\w-]+$/.test(value),
+    (value) =>
+      value === '' || isHttpsAddress(value) || /^(https?:\/\/[^\s"'<>\\]+)?\/api\/pictures\/[\w-]+$/.test(value),
     'must be a data URL of a JPEG or PNG, an https address, or null',
   )
   .transform((value) => (value === '' ? null : value))

@@ -106,9 +106,9 @@ export const pictureUrl = z
   .nullable()
   .meta({
     description:
-      'The address of the picture, relative to that of the service; null without a picture. An `<img>` can show it: ' +
-      'it is signed, needs no token, and expires within a day. Read the record again for a new one.',
-    examples: ['/api/pictures/3-17-1790899200-5f2c...'],
+      'The address of the picture; null without a picture. An `<img>` can show it: it is signed, needs no token, and ' +
+      'expires within a day. Read the record again for a new one.',
+    examples: ['https://api.school.example/api/pictures/3-17-1790899200-5f2c...'],
   });
 
 /** A time of day with minutes. Requests may add seconds, which are dropped. */

@@ -168,8 +168,9 @@ export async function startApi({
       readOperations: new Set(rows.filter(({ writes }) => !writes).map(({ name }) => name)),
       pausedSchoolWaitMs: config.CLOSED_SCHOOL_WAIT_MS,
     });
+    const publicUrl = config.PUBLIC_URL ?? url;
     const services: Services = {
-      config: { ...config, PUBLIC_URL: config.PUBLIC_URL ?? url },
+      config: { ...config, PUBLIC_URL: publicUrl },
       timing,
       call: observedCall(call, {
         observe(operation, ms) {
@@ -189,7 +190,7 @@ export async function startApi({
       tracing,
       tokens: tokens(config.jwtSecrets),
       apiKeys: apiKeys(),
-      pictures: pictureAddresses(config.jwtSecrets),
+      pictures: pictureAddresses(config.jwtSecrets, Date.now, publicUrl),
       refreshTokens: signedTokens(config.jwtSecrets, 'refresh tokens'),
       deviceTokens: signedTokens(config.jwtSecrets, 'device tokens'),
       anonymousCallers: anonymousCallers(pool, {

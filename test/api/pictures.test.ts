@@ -1,7 +1,7 @@
 import { expect, test } from '@jest/globals';
 import sharp from 'sharp';
 import { fileForm, jpeg, malformedPictures, png, repairablePictures } from '../support/fixtures/pictures.ts';
-import { serviceWithSchool, testPassword } from '../support/server/service.ts';
+import { serviceWithSchool, testPassword, testService } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool();
 
@@ -32,6 +32,7 @@ test('a picture has one address in every response, which needs no token and can 
     listed.find(({ id }) => id === profile.id)?.profile_picture_url,
     (await user.put<Person>('/api/auth/profile', { phone: '1' })).data.profile_picture_url,
   ]).toEqual(Array(5).fill(address));
+  expect(address.slice(0, address.lastIndexOf('/'))).toBe(`${service.url}/api/pictures`);
   const shown = await service.anonymous.get<Buffer>(address);
   expect(shown.data.equals(png)).toBe(true);
   expect(Object.fromEntries(shown.headers)).toMatchObject({
@@ -52,12 +53,40 @@ test('a picture has one address in every response, which needs no token and can 
 test('a record can be sent back with an older address of its picture, and its version does not depend on the address', async () => {
   const path = `/api/users/${profile.id}`;
   const read = await school.admin.get<Person>(path);
-  const older = { ...read.data, profile_picture_url: '/api/pictures/1-1-1700000000-ab' };
   const headers = { 'If-Match': read.headers.get('etag') ?? '' };
-  const put = await school.admin.send<Person>('PUT', path, { body: older, headers }, 200);
-  expect(put.data.profile_picture_url).toBe(address);
-  const { data: own } = await user.get<Person>('/api/auth/profile');
-  await user.put('/api/auth/profile', { ...own, profile_picture_url: older.profile_picture_url });
+  for (const profile_picture_url of [
+    address,
+    new URL(address).pathname,
+    '/api/pictures/1-1-1700000000-ab',
+    'https://former.example/base/api/pictures/1-1-1700000000-ab',
+  ]) {
+    const older = { ...read.data, profile_picture_url };
+    const put = await school.admin.send<Person>('PUT', path, { body: older, headers }, 200);
+    expect(put.data.profile_picture_url).toBe(address);
+    const { data: own } = await user.get<Person>('/api/auth/profile');
+    await user.put('/api/auth/profile', { ...own, profile_picture_url });
+  }
+  for (const profile_picture_url of [
+    'https://former.example/me.png',
+    'x',
+    'javascript:/api/pictures/1-1-1700000000-ab',
+  ])
+    await school.admin.put(path, { ...read.data, profile_picture_url }, 400);
+});
+
+test('a picture has its address at PUBLIC_URL, with its path', async () => {
+  const elsewhere = await testService({ PUBLIC_URL: 'https://api.valley.example/school/' });
+  try {
+    const at = await elsewhere.school();
+    const body = fileForm(png, 'me.png', 'image/png');
+    const { data } = await at.admin.send<Person>('POST', '/api/auth/profile/picture', { body }, 200);
+    const login = { tenant_id: at.id, email: at.adminEmail, password: testPassword };
+    const opened = await elsewhere.anonymous.post<{ user: Person }>('/api/auth/login', login);
+    expect(opened.data.user.profile_picture_url).toBe(data.profile_picture_url);
+    expect(data.profile_picture_url).toMatch(/^https:\/\/api\.valley\.example\/school\/api\/pictures\/[\w-]+$/);
+  } finally {
+    await elsewhere.close();
+  }
 });
 
 test('a new picture has another address', async () => {

@@ -24,7 +24,7 @@ const setPicture = async (client: Client, content: Buffer) =>
     )
   ).data.profile_picture_url ?? '';
 /** The parts of an address: school, file, expiry, signature. */
-const partsOf = (address: string) => address.replace('/api/pictures/', '').split('-');
+const partsOf = (address: string) => address.replace(/^.*\/api\/pictures\//, '').split('-');
 const addressOf = (parts: (string | number | undefined)[]) => `/api/pictures/${parts.join('-')}`;
 const fileOf = (address: string) => Number(partsOf(address)[1]);
 
@@ -144,7 +144,7 @@ describe('the signing key that a request passes to the database', () => {
   };
 
   test('signs for the school of the request only', async () => {
-    const addresses = pictureAddresses([secret]);
+    const addresses = pictureAddresses([secret], Date.now, service.url);
     expect(await profileWith(owner, addresses.signingKey(school.id))).toBe(address);
     const forged = await profileWith(owner, addresses.signingKey(other.id));
     expect(partsOf(forged ?? '')[0]).toBe(String(school.id));

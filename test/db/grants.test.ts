@@ -215,6 +215,7 @@ const granted: Record<string, string[]> = {
     'teacher_id',
     'template_format',
     'picture_url',
+    'picture_file_id',
     'queue_webhooks',
     'placeholder_names',
     'tenant_features',

@@ -14,11 +14,11 @@ const maxKeys = 10_000;
 /** The block size of SHA-256 in bytes. */
 const blockSize = 64;
 
-/** Signs and verifies the addresses of pictures, `/api/pictures/<school>-<file>-<expiry>-<signature>`. */
+/** Signs and verifies the addresses of pictures, `<service>/api/pictures/<school>-<file>-<expiry>-<signature>`. */
 export interface PictureAddresses {
   /**
-   * The parts from which the SQL function `core.picture_url` makes addresses: the expiry, and the inner and the outer
-   * block of HMAC-SHA-256. The key signs only pictures of this school, and only with this expiry.
+   * The parts from which the SQL function `core.picture_url` makes addresses: the expiry, the inner and the outer block
+   * of HMAC-SHA-256, and the address of the service. The key signs only pictures of this school, and only with this expiry.
    * @param tenantId  0 for the pictures of operators
    */
   signingKey(tenantId: number): string;
@@ -31,8 +31,14 @@ export interface PictureAddresses {
 /**
  * @param secrets  the first one signs, all of them verify, so that secrets can be rotated
  * @param now  in milliseconds since 1970
+ * @param publicUrl  the address of the service; without it, the addresses are relative
  */
-export function pictureAddresses(secrets: readonly string[], now: () => number = Date.now): PictureAddresses {
+export function pictureAddresses(
+  secrets: readonly string[],
+  now: () => number = Date.now,
+  publicUrl = '',
+): PictureAddresses {
+  const base = publicUrl.replace(/\/+$/, '');
   const roots = secrets.map((secret) => Buffer.from(hkdfSync('sha256', secret, '', 'addresses of pictures', 32)));
   const [signing] = roots;
   if (!signing) throw new Error('At least one secret is required to sign addresses of pictures.');
@@ -59,14 +65,15 @@ export function pictureAddresses(secrets: readonly string[], now: () => number =
       const key = Buffer.alloc(blockSize);
       keyOf(signing, tenantId, expiry).copy(key);
       const block = (pad: number) => key.map((byte) => byte ^ pad);
-      const made = [String(expiry), ...[0x36, 0x5c].map((pad) => Buffer.from(block(pad)).toString('hex'))].join(' ');
+      const blocks = [0x36, 0x5c].map((pad) => Buffer.from(block(pad)).toString('hex'));
+      const made = [String(expiry), ...blocks, base].join(' ');
       cache.set(tenantId, made);
       return made;
     },
     address(tenantId, fileId) {
       const expiry = currentExpiry();
       const signed = signature(signing, tenantId, fileId, expiry).toString('hex');
-      return `/api/pictures/${[tenantId, fileId, expiry, signed].join('-')}`;
+      return `${base}/api/pictures/${[tenantId, fileId, expiry, signed].join('-')}`;
     },
     verify(token) {
       const [, tenant = '', file = '', expires = '', signed = ''] =

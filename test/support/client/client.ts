@@ -169,7 +169,8 @@ export async function client(url: string): Promise<Client> {
       async send<T>(method: string, path: string, { body, headers = {} }: RequestOptions = {}, status?: number) {
         const { bytes, type } = await encoded(body);
         const response = await exchange(
-          `${url}${path}`,
+          // An address that the service gave away is absolute.
+          path.startsWith('/') ? `${url}${path}` : path,
           method,
           {
             ...(token ? { authorization: `Bearer ${token}` } : {}),
