@@ -71,7 +71,11 @@ export function writeContext(req: Request, operation: Operation, params: object)
       });
     context.idempotency_key = key;
     const hash = createHash('sha256').update(JSON.stringify(params));
-    context.request_hash = (req.upload ? hash.update(req.upload.content) : hash).digest('hex');
+    if (req.upload) {
+      const { name, contentType, content } = req.upload;
+      hash.update(JSON.stringify({ name, contentType })).update(content);
+    }
+    context.request_hash = hash.digest('hex');
   }
   return context;
 }

@@ -788,6 +788,14 @@ describe('an Idempotency-Key', () => {
     expect((await dryRun(fresh.admin, content, { headers })).data).toMatchObject({ dry_run: true, rows: 2 });
   });
 
+  test('cannot be reused for the same bytes with another name or type', async () => {
+    const content = Buffer.from('first_name,last_name\nA,B\n');
+    const headers = { 'Idempotency-Key': unique('key') };
+    expect((await send(school.admin, content, { headers, name: 'one.csv' })).status).toBe(201);
+    expect((await send(school.admin, content, { headers, name: 'two.csv' })).error).toBe('idempotency_key_reused');
+    expect((await send(school.admin, content, { headers, name: 'one.csv' })).status).toBe(201);
+  });
+
   test('can be used again after a rejected file', async () => {
     const { name } = await classroom();
     const headers = { 'Idempotency-Key': unique('key') };
