@@ -1,8 +1,8 @@
 -- /api/students/import, /api/teachers/import: creates all people in a file, or none; and the template files. The facade
 -- reads the file and validates each row like a single create. These functions check what needs the database. Both take
--- {dry_run, columns, header, rows, errors, count}: `header` is the line number of the header, `rows` the valid values
--- of each row with its line number (`row`), `errors` the errors found so far ({row, column, message}; without a row
--- they are about the whole file), `count` the number of all rows.
+-- {dry_run, allow_duplicates, columns, header, rows, errors, count}: `header` is the line number of the header, `rows`
+-- the valid values of each row with its line number (`row`), `errors` the errors found so far ({row, column, message};
+-- without a row they are about the whole file), `count` the number of all rows.
 
 select core.define_operation('imports_students', p_permission => 'student.create', p_idempotent => true,
   p_errors => '{plan_limit_reached,conflict,invalid_reference}');
@@ -92,34 +92,113 @@ comment on function api.import_plan_errors is
   'The error of a file with more active people than the plan allows. Only for a dry run: in an import '
   'core.enforce_plan_limits raises the error.';
 
-create function api.import_report(p jsonb, p_errors api.import_error[], p_ids bigint[] default null) returns json
+create function api.import_name(p_first_name text, p_last_name text) returns text language sql immutable
+  return platform.search_normal(regexp_replace(p_first_name || ' ' || p_last_name, '\s+', ' ', 'g'));
+comment on function api.import_name is
+  'The full name of a row or a person as it is compared: without case, accents and repeated spaces. Null if a part is '
+  'missing.';
+
+create function api.import_namesakes(p_table text, p_rows jsonb) returns jsonb language plpgsql stable as $$
+declare
+  v_people jsonb;
+begin
+  execute format($sql$
+      select coalesce(jsonb_agg(to_jsonb(p)), '[]')
+      from %I p
+      where p.deleted_at is null
+        and api.import_name(p.first_name, p.last_name) in (
+          select api.import_name(r ->> 'first_name', r ->> 'last_name') from jsonb_array_elements($1) r)
+    $sql$, p_table)
+    into v_people
+    using p_rows;
+  return v_people;
+end $$;
+comment on function api.import_namesakes is 'The people of the school in a table who have the name of a row.';
+
+create function api.import_repeats(p_table text, p_rows jsonb) returns setof api.import_error language sql stable as $$
+  with person (row_number, person) as (
+    select (r ->> 'row')::integer, r from jsonb_array_elements(p_rows) r
+    union all
+    select null, r from jsonb_array_elements(api.import_namesakes(p_table, p_rows)) r
+  ), named as (
+    select row_number, person, api.import_name(person ->> 'first_name', person ->> 'last_name') as name from person
+  ), trait as (
+    select
+      p.row_number,
+      t.number,
+      t.label,
+      min(p.row_number) over same as first,
+      bool_or(p.row_number is null) over same as is_known
+    from named p
+    cross join lateral (values
+      (1, 'date of birth', p.person ->> 'date_of_birth'),
+      (2, 'email', lower(p.person ->> 'email')),
+      (3, 'phone', nullif(regexp_replace(p.person ->> 'phone', '\D', '', 'g'), '')),
+      (4, 'parent email', lower(p.person ->> 'parent_email')),
+      (5, 'parent phone', nullif(regexp_replace(p.person ->> 'parent_phone', '\D', '', 'g'), ''))
+    ) t (number, label, value)
+    where t.value is not null and p.name is not null
+    window same as (partition by p.name, t.number, t.value)
+  ), repeat as (
+    -- Of several people that a row repeats, one in the school before one in the file.
+    select distinct on (row_number, number)
+      row_number, number, label, case when not is_known then first end as first
+    from trait
+    where is_known or first < row_number
+  )
+  select
+    row_number,
+    null,
+    case
+      when first is null then format('The school has a %s with the same name and %s.', p_table, labels)
+      else format('Line %s has the same name and %s.', first, labels)
+    end
+  from (
+    select distinct on (row_number) row_number, first, string_agg(label, ' and ' order by number) as labels
+    from repeat
+    where row_number is not null
+    group by row_number, first
+    order by row_number, first nulls first
+  ) warning;
+$$;
+comment on function api.import_repeats is
+  'Warnings for the rows that repeat an earlier row or a person of the school: the same name, and the same date of '
+  'birth, email or phone number (of a student or a parent). Names are compared without case and accents, phone numbers '
+  'by their digits.';
+
+create function api.import_list(p_errors api.import_error[], p_columns text[], out list json, out details json)
+  language sql immutable as $$
+  select
+    coalesce(
+      json_agg(
+        json_build_object('row', row_number, 'column', field, 'message', message)
+        order by row_number nulls first, array_position(p_columns, field)),
+      '[]'),
+    json_agg(
+      json_build_object(
+        'path', coalesce('rows.' || row_number || coalesce('.' || field, ''), 'file'),
+        'message', message)
+      order by row_number nulls first, array_position(p_columns, field))
+  from unnest(p_errors);
+$$;
+comment on function api.import_list is
+  'Errors or warnings in the order of the file: as a list of a report, and as details of an error (null without any).';
+
+create function api.import_report(
+    p jsonb, p_errors api.import_error[], p_warnings api.import_error[], p_ids bigint[] default null) returns json
   language plpgsql stable as $$
 declare
   v_columns text[] := array(select jsonb_array_elements_text(p -> 'columns'));
   v_errors json;
+  v_warnings json;
   v_details json;
-  v_count integer;
   v_valid integer;
 begin
-  select
-      json_agg(
-        json_build_object('row', row_number, 'column', field, 'message', message)
-        order by row_number nulls first, column_number),
-      json_agg(
-        json_build_object(
-          'path', coalesce('rows.' || row_number || coalesce('.' || field, ''), 'file'),
-          'message', message)
-        order by row_number nulls first, column_number),
-      count(*),
-      -- With an error in the header no row is valid.
-      case
-        when bool_or(row_number = (p ->> 'header')::integer) then 0
-        else (p ->> 'count')::integer - count(distinct row_number)
-      end
-    into v_errors, v_details, v_count, v_valid
+  -- One error per row and field, where those of the facade win.
+  p_errors := array(
+    select (row_number, field, message)::api.import_error
     from (
-      select distinct on (row_number, field)
-        row_number, field, message, array_position(v_columns, field) as column_number
+      select distinct on (row_number, field) row_number, field, message
       from (
         select
           true as is_of_facade,
@@ -131,25 +210,47 @@ begin
         select false, * from unnest(p_errors)
       ) found
       order by row_number, field, is_of_facade desc
-    ) error;
-  if v_count > 0 and not (p ->> 'dry_run')::boolean then
+    ) error);
+  if not (p ->> 'dry_run')::boolean and p_errors <> '{}' then
+    select details into v_details from api.import_list(p_errors, v_columns);
     perform core.fail(
       'validation_error',
       format('Nothing was imported. The file has %s in %s rows.',
-        case v_count when 1 then '1 error' else v_count || ' errors' end, p ->> 'count'),
+        case cardinality(p_errors) when 1 then '1 error' else cardinality(p_errors) || ' errors' end, p ->> 'count'),
       v_details);
   end if;
+  select list, details into v_warnings, v_details from api.import_list(p_warnings, v_columns);
+  if not (p ->> 'dry_run')::boolean and not (p ->> 'allow_duplicates')::boolean and v_details is not null then
+    perform core.fail(
+      'conflict',
+      format('Nothing was imported. %s. Remove them from the file, or send allow_duplicates=true to import them too.',
+        case cardinality(p_warnings)
+          when 1 then '1 row repeats a person'
+          else cardinality(p_warnings) || ' rows repeat a person'
+        end),
+      v_details);
+  end if;
+  select list into v_errors from api.import_list(p_errors, v_columns);
+  select
+      case
+        -- With an error in the header no row is valid.
+        when bool_or(row_number = (p ->> 'header')::integer) then 0
+        else (p ->> 'count')::integer - count(distinct row_number)
+      end
+    into v_valid
+    from unnest(p_errors);
   return json_build_object(
     'dry_run', (p ->> 'dry_run')::boolean,
     'rows', (p ->> 'count')::integer,
     'valid', v_valid,
     'created', coalesce(cardinality(p_ids), 0),
-    'errors', coalesce(v_errors, '[]'),
+    'errors', v_errors,
+    'warnings', v_warnings,
     'ids', coalesce(p_ids, '{}'));
 end $$;
 comment on function api.import_report is
-  'The report of an import: the errors of the facade and p_errors, one per row and field, where those of the facade '
-  'win. If there are errors and it is no dry run, raises validation_error with all of them as details.';
+  'The report of an import: the errors of the facade and p_errors, and the warnings. If it is no dry run, raises '
+  'validation_error with all errors as details or, unless duplicates are allowed, conflict with the warnings.';
 
 create function api.import_logins(p_rows jsonb, p_role text) returns jsonb language plpgsql as $$
 declare
@@ -314,6 +415,7 @@ declare
     from jsonb_array_elements(p -> 'rows') r
     where r ->> 'admission_number' is not null);
   v_references record;
+  v_warnings api.import_error[];
   v_report json;
   v_numbers text[];
   v_logins jsonb;
@@ -325,6 +427,7 @@ begin
       on conflict (name) do update set value = c.value;
   end if;
   perform api.import_begin('student', v_is_dry_run);
+  v_warnings := array(select w from api.import_repeats('student', v_rows) w);
   select ids, errors into v_references from api.import_references(v_rows);
   v_report := api.import_report(p, v_references.errors
     || array(
@@ -332,7 +435,8 @@ begin
       from api.import_duplicates(
         v_rows, 'admission_number', array(select admission_number from student where deleted_at is null)) e)
     || array(select e from api.import_login_errors(v_rows) e)
-    || case when v_is_dry_run then array(select e from api.import_plan_errors(v_rows, 'students') e) end);
+    || case when v_is_dry_run then array(select e from api.import_plan_errors(v_rows, 'students') e) end,
+    v_warnings);
   if v_is_dry_run then
     return v_report;
   end if;
@@ -351,28 +455,31 @@ begin
     ) r;
   perform core.enforce_plan_limits();
   perform api.notify_accounts(array(select value::bigint from jsonb_each_text(v_logins)));
-  return api.import_report(p, '{}', v_ids);
+  return api.import_report(p, '{}', v_warnings, v_ids);
 end $$;
 comment on function api.imports_students is
-  'Imports students. Returns {dry_run, rows, valid, created, errors, ids}. Raises validation_error with all errors, or '
-  'plan_limit_reached.';
+  'Imports students. Returns {dry_run, rows, valid, created, errors, warnings, ids}. Raises validation_error with all '
+  'errors, conflict with the rows that repeat a person, or plan_limit_reached.';
 
 create function api.imports_teachers(p jsonb) returns json language plpgsql as $$
 declare
   v_rows jsonb := p -> 'rows';
   v_is_dry_run boolean := (p ->> 'dry_run')::boolean;
+  v_warnings api.import_error[];
   v_report json;
   v_logins jsonb;
   v_ids bigint[];
 begin
   perform api.import_begin('teacher', v_is_dry_run);
+  v_warnings := array(select w from api.import_repeats('teacher', v_rows) w);
   v_report := api.import_report(p,
     array(
       select e
       from api.import_duplicates(
         v_rows, 'employee_number', array(select employee_number from teacher where deleted_at is null)) e)
     || array(select e from api.import_login_errors(v_rows) e)
-    || case when v_is_dry_run then array(select e from api.import_plan_errors(v_rows, 'teachers') e) end);
+    || case when v_is_dry_run then array(select e from api.import_plan_errors(v_rows, 'teachers') e) end,
+    v_warnings);
   if v_is_dry_run then
     return v_report;
   end if;
@@ -382,7 +489,7 @@ begin
     into v_ids from jsonb_array_elements(v_rows) with ordinality r (value, n);
   perform core.enforce_plan_limits();
   perform api.notify_accounts(array(select value::bigint from jsonb_each_text(v_logins)));
-  return api.import_report(p, '{}', v_ids);
+  return api.import_report(p, '{}', v_warnings, v_ids);
 end $$;
 comment on function api.imports_teachers is 'Imports teachers, like api.imports_students.';
 

@@ -44,19 +44,26 @@ interface RowError {
   message: string;
 }
 
+const Finding = z
+  .object({
+    row: z.int().nullable().meta({ description: 'The line number in the file, from 1; null for the whole file.' }),
+    column: z.string().nullable().meta({ description: 'The column; null for the whole row.' }),
+    message: z.string(),
+  })
+  .meta({ id: 'ImportFinding' });
+
 export const Report = z
   .object({
     dry_run: z.boolean(),
     rows: z.int().meta({ description: 'The number of rows below the header that are not empty.' }),
     valid: z.int().meta({ description: 'The number of rows without errors.' }),
     created: z.int(),
-    errors: z.array(
-      z.object({
-        row: z.int().nullable().meta({ description: 'The line number in the file, from 1; null for the whole file.' }),
-        column: z.string().nullable().meta({ description: 'The column; null for the whole row.' }),
-        message: z.string(),
-      }),
-    ),
+    errors: z.array(Finding),
+    warnings: z.array(Finding).meta({
+      description:
+        'The rows that repeat an earlier row or a person of the school: the same name, and the same date of birth, ' +
+        'email or phone number.',
+    }),
     ids: z.array(id).meta({ description: 'The ids of the created records, in the order of the rows.' }),
   })
   .meta({ id: 'ImportReport' });
@@ -163,6 +170,7 @@ function importer(people: People): Handler {
     }
     return call(`imports_${people}`, {
       dry_run: params['dry_run'] === 'true',
+      allow_duplicates: params['allow_duplicates'] === 'true',
       columns: [...columns[people].keys()],
       header: header.line,
       count: lines.length,
@@ -213,14 +221,19 @@ const dryRun = flag
   .optional()
   .meta({ description: 'Only validates the file: returns 200 with the report and changes nothing.' });
 
+const allowDuplicates = flag.optional().meta({
+  description: 'Also imports rows that repeat an earlier row or a person of the school. Otherwise they are a 409.',
+});
+
 const fileDescription =
-  'A .csv (UTF-8; comma, semicolon or tab) or .xlsx (its first sheet) of at most ' +
+  'A .csv (UTF-8; comma, semicolon, tab or `|`) or .xlsx (its first visible sheet, with its hidden rows) of at most ' +
   `${String(maxRows)} rows and ${String(maxBytes / 1024 / 1024)} MB, whose first line has the column names. ` +
   'All rows are imported or none: if there are errors, the response is a 400 whose details list each error by ' +
-  '`rows.<line>.<column>`.';
+  '`rows.<line>.<column>`. Rows that repeat a person are warnings in a dry run; otherwise they are a 409, whose ' +
+  'details list each by `rows.<line>`, unless `allow_duplicates` is true.';
 
 const upload = { fields: ['file'], maxBytes, types: [csvType, xlsxType] };
-const form = z.strictObject({ dry_run: dryRun });
+const form = z.strictObject({ dry_run: dryRun, allow_duplicates: allowDuplicates });
 const format = z.strictObject({ format: fileFormat().default('csv') });
 
 export const imports = resource('', 'Imports', 'Imports of students or teachers from a file.', {

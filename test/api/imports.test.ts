@@ -81,6 +81,9 @@ const count = async (at = school) => (await at.admin.get('/api/students?pageSize
 const errorLines = ({ errors }: Report) =>
   errors.map(({ row, column, message }) => `${row ?? '-'} ${column ?? '-'}: ${message}`);
 
+/** The warnings of a dry run as `row: message`. */
+const warningLines = ({ warnings }: Report) => warnings.map(({ row, message }) => `${row ?? '-'}: ${message}`);
+
 /** Creates a class with a unique name. */
 async function classroom(fields: { section?: string; capacity?: number } = {}, at = school) {
   const name = unique('Room');
@@ -161,7 +164,7 @@ describe('a file of students', () => {
       format === 'csv'
         ? `${template.data.toString()}${csv([row])}`
         : await xlsx([columns, row.map((cell, at) => (columns[at] === 'date_of_birth' ? new Date(cell) : cell))]),
-      { name: `people.${format}` },
+      { name: `people.${format}`, query: '?allow_duplicates=true' },
     );
     expect(ids).toHaveLength(1);
     expect(await read(ids[0])).toMatchObject({
@@ -646,7 +649,7 @@ describe('the errors of a file', () => {
         headers: { 'Idempotency-Key': 'a dry key'.replaceAll(' ', '-') },
       },
     );
-    expect(data).toEqual({ dry_run: true, rows: 2, valid: 2, created: 0, errors: [], ids: [] });
+    expect(data).toEqual({ dry_run: true, rows: 2, valid: 2, created: 0, errors: [], warnings: [], ids: [] });
     expect(await checksums(service.database, school.schema, 'platform', 'graphile_worker')).toEqual(before);
   });
 
@@ -745,6 +748,93 @@ describe('the plan of the school', () => {
     const answers = await Promise.all([send(small.admin, content), send(small.admin, content)]);
     expect(answers.map(({ status }) => status).sort()).toEqual([201, 403]);
     expect(await count(small)).toBe(20);
+  });
+});
+
+describe('a row that repeats a person', () => {
+  const header = 'first_name,last_name,date_of_birth,email,phone\n';
+  const kinds = [
+    ['students', 'student'],
+    ['teachers', 'teacher'],
+  ] as const;
+
+  test.each(kinds)('of the file is a warning in a dry run of %s', async (people, person) => {
+    const fresh = await service.school();
+    const rows = [
+      'Zoë,Byron,2015-02-28,zoe@example.org,+49 (30) 1-2',
+      'ZOE,byron,2015-02-28,,',
+      'Zoë,Byron,,Zoe@Example.org,',
+      ' Zoë ,Byron,,,+4930 12',
+      // Something differs, or nothing can be compared.
+      'Zoë,Byron,2015-03-01,,+49 30 13',
+      'Zoë,Byrons,2015-02-28,zoe@example.org,+49 30 12',
+      'Zoë,Byron,,,',
+      'Zoë,Byron,,,',
+      'Zoë,Byron,2015-02-28,zoe@example.org,',
+    ];
+    const { data } = await dryRun(fresh.admin, `${header}${rows.join('\n')}\n`, { people });
+    expect(data).toMatchObject({ rows: 9, valid: 9, errors: [] });
+    expect(warningLines(data)).toEqual([
+      '3: Line 2 has the same name and date of birth.',
+      '4: Line 2 has the same name and email.',
+      '5: Line 2 has the same name and phone.',
+      '10: Line 2 has the same name and date of birth and email.',
+    ]);
+    const refused = await send(fresh.admin, `${header}${rows.join('\n')}\n`, { people });
+    expect({ status: refused.status, error: refused.error, message: refused.message }).toEqual({
+      status: 409,
+      error: 'conflict',
+      message:
+        'Nothing was imported. 4 rows repeat a person. Remove them from the file, or send allow_duplicates=true to import them too.',
+    });
+    expect(refused.details.map(({ path }) => path)).toEqual(['rows.3', 'rows.4', 'rows.5', 'rows.10']);
+    expect(refused.details[0]?.message).toBe('Line 2 has the same name and date of birth.');
+    const [stored] = await service.database.query(`select count(*)::integer as many from ${fresh.schema}.${person}`);
+    expect(stored).toEqual({ many: 0 });
+  });
+
+  test.each(kinds)(
+    'of the school is a warning for %s: a file cannot be imported twice by mistake',
+    async (people, person) => {
+      const fresh = await service.school();
+      const content = `${header}Zoë,Byron,2015-02-28,,\nAda,King,,ada@example.org,\nBea,Lee,,,0049 1\nCy,Poe,,,\n`;
+      const first = await importFile(fresh.admin, content, { people });
+      expect(first.warnings).toEqual([]);
+      expect(warningLines((await dryRun(fresh.admin, content, { people })).data)).toEqual([
+        `2: The school has a ${person} with the same name and date of birth.`,
+        `3: The school has a ${person} with the same name and email.`,
+        `4: The school has a ${person} with the same name and phone.`,
+      ]);
+      const refused = await send(fresh.admin, content, { people });
+      expect([refused.status, refused.details.map(({ path }) => path)]).toEqual([409, ['rows.2', 'rows.3', 'rows.4']]);
+      const again = await importFile(fresh.admin, content, { people, query: '?allow_duplicates=true' });
+      expect([again.created, again.warnings.map(({ row }) => row)]).toEqual([4, [2, 3, 4]]);
+      const other = await service.school();
+      expect((await dryRun(other.admin, content, { people })).data.warnings).toEqual([]);
+    },
+  );
+
+  test('is compared by the contacts of the parents too, and not with deleted students', async () => {
+    const fresh = await service.school();
+    const content = 'first_name,last_name,parent_email,parent_phone\nAda,King,P@example.org,\nBea,Lee,,+1 2\n';
+    const { ids } = await importFile(fresh.admin, content);
+    expect(warningLines((await dryRun(fresh.admin, content)).data)).toEqual([
+      '2: The school has a student with the same name and parent email.',
+      '3: The school has a student with the same name and parent phone.',
+    ]);
+    for (const id of ids) await fresh.admin.delete(`/api/students/${id}`);
+    expect((await dryRun(fresh.admin, content)).data.warnings).toEqual([]);
+    await importFile(fresh.admin, content);
+  });
+
+  test('is reported after the errors of the file, and only one of two concurrent imports succeeds', async () => {
+    const fresh = await service.school();
+    const content = `${header}Ada,King,2015-02-28,,\n`;
+    const broken = await send(fresh.admin, `${content}Ada,King,2015-02-28,nobody,\n`);
+    expect([broken.status, broken.details.map(({ path }) => path)]).toEqual([400, ['rows.3.email']]);
+    const answers = await Promise.all([send(fresh.admin, content), send(fresh.admin, content)]);
+    expect(answers.map(({ status }) => status).sort()).toEqual([201, 409]);
+    expect(await count(fresh)).toBe(1);
   });
 });
 
@@ -1201,7 +1291,11 @@ describe('a file of teachers', () => {
       expect([...columns].sort()).toEqual(Object.keys(values).sort());
       const row = columns.map((column) => values[column] ?? '');
       const content = format === 'csv' ? `${template.data.toString()}${csv([row])}` : await xlsx([columns, row]);
-      const { ids } = await importFile(school.admin, content, { people: 'teachers', name: `people.${format}` });
+      const { ids } = await importFile(school.admin, content, {
+        people: 'teachers',
+        name: `people.${format}`,
+        query: '?allow_duplicates=true',
+      });
       const stored = await teacher(ids[0]);
       const fields = Object.fromEntries(Object.entries(values).filter(([column]) => column !== 'create_user_account'));
       expect(stored).toMatchObject({ ...fields, is_active: true });
