@@ -82,8 +82,9 @@ export interface ReadRequest {
 }
 
 /**
- * Reads the rows of a .csv (UTF-8; comma, semicolon or tab) or of the first sheet of an .xlsx in a thread. A date
- * becomes `YYYY-MM-DD`, a boolean `true` or `false`, and a formula its last result.
+ * Reads the rows of a .csv (UTF-8; comma, semicolon, tab, `|` or what `sep=` names) or of the first visible sheet of an
+ * .xlsx in a thread. A date becomes `YYYY-MM-DD`, with a time `YYYY-MM-DDTHH:MM:SS`, a boolean `true` or `false`, and a
+ * formula its last result. Hidden rows are read too.
  * @param maxRows  including the header
  * @throws ApiError `validation_error` when the file is damaged or too large, `unavailable` when too many files wait;
  *   the reason of the signal

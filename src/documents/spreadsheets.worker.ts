@@ -1,18 +1,32 @@
-import { isUtf8 } from 'node:buffer';
+import { FileRefusal, tooManyColumns, tooManyRows } from './file-refusal.ts';
 import type { Cell, ReadResult, ReadTask, SheetRow } from './spreadsheets.ts';
+import type { MergedCells } from './xlsx.ts';
 
 /** Limits of the text of a file: several times what 5,000 full rows need. */
 const maxCharacters = 10_000_000;
 const maxColumns = 200;
 const maxCellCharacters = 10_000;
 
-/** The message says why the file is refused. */
-class FileRefusal extends Error {}
+const secondMs = 1000;
+const dayMs = 24 * 60 * 60 * secondMs;
+/** The library counts back from March 1900. Spreadsheets have a 29 February 1900, which did not exist. */
+const dayZero = Date.UTC(1899, 11, 30);
+const leapDay = Date.UTC(1900, 1, 28);
+
+/** The day or the local time that a cell shows: `2026-09-01`, `2026-09-01T08:30:00` or, without a day, `08:30:00`. */
+function dateText(date: Date): string {
+  const shown = Math.round(date.getTime() / secondMs) * secondMs;
+  const isEarly = shown >= dayZero + dayMs && shown < leapDay;
+  const text = new Date(isEarly ? shown + dayMs : shown).toISOString().slice(0, 19);
+  return shown >= dayZero && shown < dayZero + dayMs ? text.slice(11) : text.replace(/T00:00:00$/, '');
+}
 
 /** A cell as text, without the quote that our own files put before text that looks like a formula. */
 function cellText(value: Cell): string {
   if (value === null) return '';
-  if (value instanceof Date) return value.toISOString().replace(/T00:00:00\.000Z$/, '');
+  if (value instanceof Date) return dateText(value);
+  // Programs show 15 digits: 0.1 + 0.2 is 0.3.
+  if (typeof value === 'number' && !Number.isSafeInteger(value)) return String(Number(value.toPrecision(15)));
   return String(value)
     .normalize()
     .replace(/\r\n?/g, '\n')
@@ -28,9 +42,8 @@ function filledRows(rows: Iterable<{ line: number; cells: Cell[] }>, maxRows: nu
     const cells = values.map(cellText);
     const length = cells.findLastIndex((cell) => cell !== '') + 1;
     if (length === 0) continue;
-    if (length > maxColumns) throw new FileRefusal(`Line ${String(line)} has more than ${String(maxColumns)} columns.`);
-    if (filled.length === maxRows)
-      throw new FileRefusal(`The file has more than ${String(maxRows - 1)} rows below the header. Split it.`);
+    if (length > maxColumns) throw tooManyColumns(line, maxColumns);
+    if (filled.length === maxRows) throw tooManyRows(maxRows);
     for (const cell of cells) {
       characters += cell.length;
       if (cell.length > maxCellCharacters)
@@ -53,7 +66,7 @@ function delimiterOf(text: string): string {
     .replace(/"[^"]*"/g, '')
     .split('\n', 1);
   const count = (delimiter: string) => header.split(delimiter).length;
-  return [';', '\t'].reduce((best, next) => (count(next) > count(best) ? next : best), ',');
+  return [';', '\t', '|'].reduce((best, next) => (count(next) > count(best) ? next : best), ',');
 }
 
 const csvFaults: Record<string, string> = {
@@ -64,12 +77,19 @@ const csvFaults: Record<string, string> = {
 
 // The libraries are imported where they are used, since each thread reads one file and loads them anew.
 
+/** `sep=;` names the delimiter in Excel. Other programs keep the line as a cell, and add empty cells. */
+const namedDelimiter = /^"?sep=([^\p{L}\p{N}\s"]|\t)"?[,;\t|]*(?=\n|$)/iu;
+/** Programs of DOS end a text with this character. */
+const endOfFile = /\x1a\s*$/;
+
 async function csvRows(content: Uint8Array, maxRows: number) {
   const { CsvError, parse } = await import('csv-parse/sync');
   // csv-parse counts \r\n within quotes as two lines. The decoder removes the byte order mark.
-  const text = new TextDecoder().decode(content).replace(/\r\n?/g, '\n');
+  const written = new TextDecoder().decode(content).replace(/\r\n?/g, '\n').replace(endOfFile, '');
+  const [delimiterLine = '', delimiter] = namedDelimiter.exec(written) ?? [];
+  const text = written.slice(delimiterLine.length);
   const options = {
-    delimiter: delimiterOf(text),
+    delimiter: delimiter ?? delimiterOf(text),
     info: true,
     relax_column_count: true,
     skip_records_with_empty_values: true,
@@ -89,92 +109,32 @@ async function csvRows(content: Uint8Array, maxRows: number) {
   }
 }
 
-/** The attributes `r` and `ref` of a sheet: a row, a cell, or a range. */
-const references = /\s(?:r|ref)\s*=\s*["']([^"'<]*)/g;
-const reference = /^(?:\$?[A-Z]{1,3})?\$?(\d{0,7})(?::\$?[A-Z]{1,3}\$?(\d{0,7}))?$/i;
-const maxSheetRows = 1_048_576;
-
-/**
- * Refuses a sheet with a cell where no spreadsheet has one. The library allocates an array up to that cell, and an array
- * of gigabytes ends the whole process, not only the thread.
- * @throws FileRefusal
- */
-function refuseFarCells(part: Uint8Array): void {
-  const xml = Buffer.from(part.buffer, part.byteOffset, part.byteLength).toString('latin1');
-  if (!xml.includes('sheetData')) return;
-  for (const [, value = ''] of xml.matchAll(references)) {
-    const match = reference.exec(value);
-    if (!match || match.slice(1).some((row) => Number(row) > maxSheetRows))
-      throw new FileRefusal('The file has a cell beyond column XFD or row 1048576.');
+/** Copies the value of merged cells, which a reader sees beside each of their rows, into the rows below the header. */
+function fillMerged(rows: Cell[][], merged: MergedCells[], maxRows: number): void {
+  const [header = 0, ...filled] = [...rows.keys()]
+    .filter((at) => rows[at]?.some((cell) => cellText(cell) !== ''))
+    .slice(0, maxRows);
+  for (const { top, bottom, left, right } of merged) {
+    const value = rows[top]?.[left] ?? null;
+    if (top <= header || value === null) continue;
+    for (const at of filled) if (at >= top && at <= bottom) rows[at]?.fill(value, left, right + 1);
   }
 }
 
-/** Longer than any text of a cell, tag or comment of a spreadsheet program. */
-const maxTokenCharacters = 1_500_000;
-const tokenEnds: [start: string, end: string][] = [
-  ['<!--', '-->'],
-  ['<![CDATA[', ']]>'],
-  ['<?', '?>'],
-];
-
-/** The position after the tag that starts at `start`. Its quoted values may contain `>`. */
-function endOfTag(xml: string, start: number): number {
-  let quote = '';
-  for (let at = start; at < xml.length; at++) {
-    const character = xml.charAt(at);
-    if (quote !== '') {
-      if (character === quote) quote = '';
-    } else if (character === '>') return at + 1;
-    else if (character === '"' || character === "'") quote = character;
-  }
-  return xml.length;
-}
-
-/**
- * Refuses a sheet with a very long text, tag or comment, such as 28 MB of spaces. The library reads a sheet in chunks,
- * starts each token again with each chunk, and makes the chunks smaller when that takes long: it would never end.
- * @throws FileRefusal
- */
-function refuseLongTokens(part: Uint8Array): void {
-  const xml = Buffer.from(part.buffer, part.byteOffset, part.byteLength).toString('latin1');
-  for (let at = 0; at < xml.length;) {
-    const start = at;
-    if (xml.charAt(at) !== '<') at = xml.indexOf('<', at);
-    else {
-      const [, end] = tokenEnds.find(([begin]) => xml.startsWith(begin, start)) ?? [];
-      if (end === undefined) at = endOfTag(xml, start);
-      else {
-        at = xml.indexOf(end, start);
-        if (at !== -1) at += end.length;
-      }
-    }
-    if (at === -1) at = xml.length;
-    if (at - start > maxTokenCharacters)
-      throw new FileRefusal(`The file has a text of more than ${String(maxTokenCharacters)} characters.`);
-  }
-}
-
-/**
- * The rows of the first sheet. The library gets only the XML parts, in a new archive, since the local headers of the
- * upload may give other sizes than its directory, which spreadsheets.ts has checked.
- */
-async function xlsxRows(content: Uint8Array) {
-  const { unzipSync, zipSync } = await import('fflate');
-  const parts = unzipSync(content, { filter: ({ name }) => /\.(xml|rels)$/.test(name) });
-  for (const part of Object.values(parts)) {
-    if (!isUtf8(part)) throw new FileRefusal('The file has text that is not valid UTF-8.');
-    refuseFarCells(part);
-    refuseLongTokens(part);
-  }
+/** The rows of the first visible sheet. */
+async function xlsxRows(content: Uint8Array, maxRows: number) {
+  const { prepareSheet } = await import('./xlsx.ts');
+  const { archive, merged } = prepareSheet(content, { maxRows, maxColumns });
   const { readSheet } = await import('read-excel-file/universal');
-  const rows = (await readSheet(zipSync(parts, { level: 0 }).buffer, { trim: false })) as Cell[][];
+  const rows = (await readSheet(archive.buffer as ArrayBuffer, { trim: false })) as Cell[][];
+  if (merged.length > 0) fillMerged(rows, merged, maxRows);
   return rows.map((cells, index) => ({ line: index + 1, cells }));
 }
 
 /** Runs in the threads of spreadsheets.ts. */
 export default async function read({ content, contentType, maxRows }: ReadTask): Promise<ReadResult> {
   try {
-    const rows = await (contentType === 'text/csv' ? csvRows(content, maxRows) : xlsxRows(content));
+    const rows = await (contentType === 'text/csv' ? csvRows(content, maxRows) : xlsxRows(content, maxRows));
     return { rows: filledRows(rows, maxRows) };
   } catch (error) {
     return { refusal: error instanceof FileRefusal ? error.message : null };

@@ -75,11 +75,17 @@ function unwrap(schema: z.ZodType): z.ZodType {
     : schema;
 }
 
+/** A date and time as spreadsheet programs and databases write them. Without a time zone, its day is what it shows. */
+const localTime = /^(\d{4}-\d\d-\d\d)[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?$/;
+const formulaError = /^#(?:N\/A|DIV\/0!|VALUE!|REF!|NAME\?|NUM!|NULL!|SPILL!|CALC!|GETTING_DATA)$/;
+
 const booleans: Record<string, boolean> = { true: true, yes: true, '1': true, false: false, no: false, '0': false };
 
 /** The value of a cell, converted to the type of its field. */
 function fromCell(field: z.ZodType, cell: string): { value: unknown } | { message: string } {
   const type = unwrap(field);
+  if (formulaError.test(cell)) return { message: `is ${cell}, the error of a formula` };
+  if (type instanceof z.ZodISODate) return { value: localTime.exec(cell)?.[1] ?? cell };
   if (type instanceof z.ZodBoolean) {
     const value = booleans[cell.toLowerCase()];
     return value === undefined ? { message: 'must be true or false' } : { value };

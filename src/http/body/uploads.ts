@@ -83,6 +83,18 @@ const storableName = (name: string): string =>
 /** Text types cannot be detected from the content, so the extension decides if nothing else is detected. */
 const textTypes: Record<string, string> = { csv: 'text/csv' };
 
+/** The bytes of a text in UTF-8. Spreadsheet programs save "Unicode text" in UTF-16, with a byte order mark. */
+function utf8(content: Buffer): Buffer {
+  const mark = content.toString('latin1', 0, 2);
+  const encoding = mark === '\xff\xfe' ? 'utf-16le' : mark === '\xfe\xff' ? 'utf-16be' : undefined;
+  if (encoding === undefined) return content;
+  try {
+    return Buffer.from(new TextDecoder(encoding, { fatal: true }).decode(content));
+  } catch {
+    return content;
+  }
+}
+
 const extensionOf = (name: string) => /\.([^.]*)$/.exec(name)?.[1]?.toLowerCase() ?? '';
 
 const textType = (name: string): string | undefined => textTypes[extensionOf(name)];
@@ -147,7 +159,8 @@ async function checkFile(req: Request, options: UploadFields): Promise<void> {
   if (!file) throw invalidFile(fields[0] ?? 'file', `must be sent in the field ${fields.join(' or ')}.`, label);
   const detected = await fileTypeFromBuffer(file.buffer);
   const contentType = detected?.mime ?? textType(file.originalname);
-  if (!detected && contentType && types.includes(contentType) && (!isUtf8(file.buffer) || file.buffer.includes(0))) {
+  const bytes = detected ? file.buffer : utf8(file.buffer);
+  if (!detected && contentType && types.includes(contentType) && (!isUtf8(bytes) || bytes.includes(0))) {
     throw new ApiError('unsupported_media_type', 'The file is not UTF-8 text. Save it as UTF-8 and send it again.');
   }
   if (!contentType || !types.includes(contentType)) {
@@ -156,7 +169,7 @@ async function checkFile(req: Request, options: UploadFields): Promise<void> {
       `The file is ${contentType ?? 'of an unknown type'}; allowed: ${types.join(', ')}.`,
     );
   }
-  const content = await contentToStore(req, options, file.fieldname, file.buffer, contentType);
+  const content = await contentToStore(req, options, file.fieldname, bytes, contentType);
   const name = storableName(file.originalname);
   const upload: Upload = {
     content,
