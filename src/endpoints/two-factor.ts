@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { ApiError } from '../domain/errors.ts';
+import { withCoercion } from '../http/coercion.ts';
 import { type Exchange, type Handler, json, resource } from '../http/endpoint.ts';
 import {
   checkLogin,
@@ -19,11 +20,21 @@ import {
 } from './parts/login.ts';
 
 const challenge = text(200).meta({ description: '`challenge.token` of the answer second_factor_required.' });
-const code = z
-  .string()
-  .regex(/^\d{6}$/, 'must have six digits')
-  .meta({ description: 'The six digits that the authenticator app shows.', examples: ['492039'] });
-const recoveryCode = text(50).meta({ description: 'One of the recovery codes. Each works once.' });
+const withoutSpaces = (value: unknown) => (typeof value === 'string' ? value.replace(/\s+/g, '') : value);
+const code = withCoercion(
+  z
+    .string()
+    .regex(/^\d{6}$/, 'must have six digits')
+    .meta({
+      description: 'The six digits that the authenticator app shows. Spaces are ignored.',
+      examples: ['492039'],
+    }),
+  withoutSpaces,
+);
+const recoveryCode = withCoercion(
+  text(50).meta({ description: 'One of the recovery codes. Each works once. Spaces are ignored.' }),
+  withoutSpaces,
+);
 const ownPassword = currentPassword.meta({ description: 'Your current password.' });
 /** What browsers return. The library checks it. */
 const browserAnswer = z

@@ -252,6 +252,27 @@ describe('a login with a second factor', () => {
     }
   });
 
+  const spellings: [string, (code: string) => string][] = [
+    ['as apps show it', (code) => `${code.slice(0, 3)} ${code.slice(3)}`],
+    ['with spaces around it and between all characters', (code) => ` ${Array.from(code).join(' ')} `],
+    ['with a space that does not break and a line break', (code) => `${code.slice(0, 2)}\u00a0${code.slice(2)}\n`],
+  ];
+
+  test.each(spellings)('accepts a code and a recovery code %s, wherever one is sent', async (_how, spell) => {
+    const user = await school.user(['teacher']);
+    const { data } = await user.post<{ secret: string }>('/api/auth/two-factor/totp', { password: testPassword });
+    const made = app(data.secret);
+    const confirmed = await user.post<{ recovery_codes: string[] }>('/api/auth/two-factor/totp/confirm', {
+      code: spell(made.code()),
+    });
+    const account = { tenant_id: school.id, email: user.email };
+    const [first = '', second = ''] = confirmed.data.recovery_codes;
+    await nextMinute();
+    expect((await logInWith(account, { code: spell(made.code()) })).status).toBe(200);
+    expect((await logInWith(account, { recovery_code: spell(first) })).status).toBe(200);
+    await user.send('DELETE', '/api/auth/two-factor', { body: { recovery_code: spell(second) } }, 200);
+  });
+
   test('accepts each code once, whichever challenge it is sent with, and no earlier code after it', async () => {
     const { app: made, account } = await userWithApp();
     const [one, two] = [await challenged(account), await challenged(account)];

@@ -66,7 +66,7 @@ export function SecondStep({ challenge, onCancel }: { challenge: LoginChallenge;
       class="log-in-form"
       onSubmit={(event) => {
         event.preventDefault();
-        void attempt(() => verify(isRecovery ? { recovery_code: code } : { code: code.replaceAll(' ', '') }));
+        void attempt(() => verify(isRecovery ? { recovery_code: code } : { code }));
       }}
     >
       {failure && <ErrorMessage failure={failure} />}

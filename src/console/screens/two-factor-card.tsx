@@ -35,7 +35,7 @@ function ActionDialog({ action, onClose }: { action: Action; onClose: () => void
     async app() {
       if (setup) {
         const { data } = await request<RecoveryCodes>('POST', `${base}/totp/confirm`, {
-          body: { code: code.replaceAll(' ', '') },
+          body: { code },
         });
         setCodes(data.recovery_codes);
       } else setSetup((await request<TotpSetup>('POST', `${base}/totp`, { body: { password } })).data);
