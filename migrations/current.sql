@@ -72,3 +72,7 @@ comment on column platform.plan.is_public is 'Whether schools can choose the pla
 alter table platform.subscription add column is_final boolean not null default false;
 comment on column platform.subscription.is_final is
   'True: an operator cancelled the subscription for good, and the school cannot choose a plan.';
+
+-- The worker reads the next deliveries of each webhook, so that those of a slow one do not come first.
+create index webhook_delivery_due_idx on platform.webhook_delivery (webhook_id, next_attempt_at, id)
+  where status = 'pending';

@@ -77,7 +77,8 @@ end $$;
 comment on function core.webhook_prepare_events is
   'Prepares the messages of at most p_limit new events of the current school or the platform, and their deliveries.';
 
-create function core.webhook_deliveries_due(p_tenant_id bigint, p_limit integer) returns json
+create function core.webhook_deliveries_due(
+    p_tenant_id bigint, p_limit integer, p_supplied bigint[] default '{}', p_running bigint[] default '{}') returns json
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_before text[];
@@ -90,7 +91,7 @@ begin
     perform core.require_schema(p_tenant_id);
   end if;
   v_before := core.enter_tenant(p_tenant_id);
-  perform set_config('timezone', 'UTC', true), core.webhook_prepare_events(p_limit);
+  perform set_config('timezone', 'UTC', true), core.webhook_prepare_events(100);
   select coalesce(json_agg(json_build_object(
       'id', d.id,
       'webhook_id', d.webhook_id,
@@ -104,24 +105,30 @@ begin
         order by s.id desc)) order by d.next_attempt_at, d.id), '[]')
     into v_answer
     from (
-      select d.*, w.url, e.body
-      from webhook_delivery d
-      join webhook w on w.id = d.webhook_id
-      join webhook_event e on e.id = d.event_id
-      where d.status = 'pending'
-        and d.next_attempt_at <= now()
-        and w.is_active
+      select next.*, w.url, e.body
+      from webhook w
+      cross join lateral (
+        select *
+        from webhook_delivery
+        where webhook_id = w.id
+          and status = 'pending'
+          and next_attempt_at <= now()
+          and id <> all (p_running)
+        order by next_attempt_at, id
+        limit p_limit
+      ) next
+      join webhook_event e on e.id = next.event_id
+      where w.is_active
         and (w.retry_at is null or w.retry_at <= now())
-      order by d.next_attempt_at, d.id
-      limit p_limit
+        and w.id <> all (p_supplied)
     ) d;
   perform core.leave_tenant(v_before);
   return v_answer;
 end $$;
 comment on function core.webhook_deliveries_due is
-  'Prepares at most p_limit new events of a school (null: of the platform), then returns at most p_limit deliveries '
-  'that are due: [{id, webhook_id, message_id, url, body, secrets}]. None if the school is not active. Raises '
-  'unavailable while it is migrated.';
+  'Prepares at most 100 new events of a school (null: of the platform), then returns at most p_limit deliveries of '
+  'each webhook that are due: [{id, webhook_id, message_id, url, body, secrets}], without those in p_running and those '
+  'of the webhooks in p_supplied. None if the school is not active. Raises unavailable while it is migrated.';
 
 create function core.webhook_disable(p_webhook_id bigint) returns void language plpgsql as $$
 declare
@@ -218,10 +225,16 @@ declare
     select least(
       (select now() from webhook_event where body is null limit 1),
       (
-        select min(greatest(d.next_attempt_at, w.retry_at))
-        from webhook_delivery d
-        join webhook w on w.id = d.webhook_id
-        where d.status = 'pending' and w.is_active
+        select min(greatest(next.next_attempt_at, w.retry_at))
+        from webhook w
+        cross join lateral (
+          select next_attempt_at
+          from webhook_delivery
+          where webhook_id = w.id and status = 'pending'
+          order by next_attempt_at
+          limit 1
+        ) next
+        where w.is_active
       )));
 begin
   if v_run_at is not null then

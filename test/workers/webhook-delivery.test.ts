@@ -495,6 +495,81 @@ describe('a webhook', () => {
 });
 
 describe('slow receivers', () => {
+  /** Imports students in one request. */
+  async function importStudents(many: number, at: School) {
+    const rows = Array.from({ length: many }, (_, n) => `Sam,${unique('Import')}${n}`);
+    const content = Buffer.from(['first_name,last_name', ...rows].join('\n'));
+    const form = fileForm(content, 'people.csv', 'application/octet-stream', 'file');
+    await at.admin.send('POST', '/api/students/import', { body: form }, 201);
+  }
+
+  test.each([1, 5, 9])(
+    'of which a school has %i, do not keep its other webhooks from any message, and get all of theirs',
+    async (slowOnes) => {
+      const { promise, resolve } = Promise.withResolvers<undefined>();
+      const at = await service.school();
+      const slow = await Promise.all(Array.from({ length: slowOnes }, () => listen(['student.created'], at)));
+      for (const { path } of slow) receiver.respondWith(path, { until: promise });
+      const fast = await listen(['student.created'], at);
+      try {
+        await importStudents(60, at);
+        // No slow receiver has answered yet.
+        await until(() => fast.messages().length === 60 || undefined);
+        // Neither has one when the next events happen.
+        const { id } = await addStudent({}, at);
+        await fast.message('student.created', { id });
+        for (const hook of slow) {
+          expect(hook.messages().length).toBeGreaterThan(0);
+          expect(hook.messages().length).toBeLessThanOrEqual(5);
+        }
+      } finally {
+        resolve(undefined);
+      }
+      for (const hook of [...slow, fast]) {
+        await until(() => hook.messages().length === 61 || undefined);
+        expect(new Set(hook.messages().map((message) => message.id)).size).toBe(61);
+      }
+    },
+  );
+
+  test('that fail get no more than their share, while the other webhooks of the school get all their messages', async () => {
+    const at = await service.school();
+    const broken = await listen(['student.created'], at);
+    receiver.respondWith(broken.path, { status: 500 });
+    await service.database.query(`update ${at.schema}.webhook set retry_at = now() + interval '1 hour'`);
+    const fast = await listen(['student.created'], at);
+    await importStudents(60, at);
+    await until(() => fast.messages().length === 60 || undefined);
+    expect(broken.messages()).toEqual([]);
+    await service.database.query(`update ${at.schema}.webhook set retry_at = null`);
+    const { id } = await addStudent({}, at);
+    await fast.message('student.created', { id });
+    await until(() => broken.messages()[0]);
+    expect(broken.messages().length).toBeLessThanOrEqual(5);
+  });
+
+  test('do not keep the other webhooks of the school from new messages when the time of a job is up', async () => {
+    const { promise, resolve } = Promise.withResolvers<undefined>();
+    const { jobLimit } = shared;
+    const { maxMs } = jobLimit;
+    const at = await service.school();
+    const slow = await listen(['student.created'], at);
+    const fast = await listen(['student.created'], at);
+    receiver.respondWith(slow.path, { until: promise });
+    try {
+      await addStudent({}, at);
+      await until(() => slow.messages()[0] && fast.messages()[0]);
+      jobLimit.maxMs = 0;
+      const { id } = await addStudent({}, at);
+      await fast.message('student.created', { id });
+      expect(slow.messages()).toHaveLength(1);
+    } finally {
+      jobLimit.maxMs = maxMs;
+      resolve(undefined);
+    }
+    await until(() => slow.messages().length === 2 || undefined);
+  });
+
   test('do not keep the worker from sending email, however many schools have one', async () => {
     const { promise, resolve } = Promise.withResolvers<undefined>();
     const other = await service.school();

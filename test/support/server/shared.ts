@@ -11,6 +11,7 @@ export { ConfigError, readConfig } from '../../../src/process/config.ts';
 export { resources } from '../../../src/endpoints/index.ts';
 export { migrate } from '../../../src/database/migrate/migrate.ts';
 export { readOptions } from '../../../src/documents/spreadsheets.ts';
+export { jobLimit } from '../../../workers/tasks/deliver_webhooks.ts';
 export { startService } from '../../../src/process/service.ts';
 export { loadDemo } from '../../../src/process/demo.ts';
 export { withOptions, withOwner } from '../../../src/database/pool/pool.ts';
