@@ -1,7 +1,8 @@
 -- The signed addresses of pictures. src/http/credentials/picture-addresses.ts makes the keys and verifies addresses.
 
 -- HMAC-SHA-256. The key is in the setting app.picture_key as `<expiry> <inner block> <outer block> <address of the
--- service>`. It comes with each request, so that the database stores no key, and it signs only pictures of the school of the request.
+-- service>`. It comes with each request, so that the database stores no key, and it signs only pictures of the school
+-- of the request.
 create function core.picture_url(p_file_id bigint) returns text language sql stable
   return (
     select split_part(k.key, ' ', 4) || '/api/pictures/' || message.content || '-' || encode(

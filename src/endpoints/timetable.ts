@@ -344,8 +344,8 @@ export const timetable = resource(
       description: [
         'Places the lessons of all class subjects that have an active teacher. The new slots replace all slots of ' +
           'the classes, except pinned ones: those that a person made or moved, unless `is_pinned` is false. ' +
-          'With `replace_pinned` they replace these too. The status `partial` means that some lessons are unplaced; `unplaced` ' +
-          'gives the reasons. Without a body it generates the timetable of all classes of the current year.',
+          'With `replace_pinned` they replace these too. The status `partial` means that some lessons are unplaced; ' +
+          '`unplaced` gives the reasons. Without a body it generates the timetable of all classes of the current year.',
         'It respects the configuration, the rules of teachers, and their lessons in other classes. A school ' +
           'generates one timetable at a time; two more requests wait, so a response can take twice its time limit. ' +
           'Further ones get a 409 `conflict`.',

@@ -33,7 +33,7 @@ export function clientContext(req: Request): CallContext {
 
 type HostSettings = Pick<Services['config'], 'BASE_DOMAIN' | 'NODE_ENV'>;
 
-/** The domain below which hosts name schools. Without BASE_DOMAIN, browsers find `<school>.localhost` in development. */
+/** The domain below which hosts name schools. Without BASE_DOMAIN, `<school>.localhost` names one in development. */
 const schoolDomain = ({ BASE_DOMAIN, NODE_ENV }: HostSettings) =>
   BASE_DOMAIN ?? (NODE_ENV === 'production' ? undefined : 'localhost');
 

@@ -5,9 +5,9 @@ import { text } from '../../http/schemas.ts';
 /** What a notification opens. `checkActionUrl` checks it, because the rules depend on the configuration. */
 export const actionUrl = text(500).meta({
   description:
-    'What the notification opens: a path of the app, an https address, or an address with the scheme of an app, such as ' +
-    '`myapp://students/1`. Emails show a path below `APP_URL`; only https is a link there, and the host of an address ' +
-    'that is neither the service nor the app nor in `action_url_hosts` of the school info stands beside it.',
+    'What the notification opens: a path of the app, an https address, or an address with the scheme of an app, such ' +
+    'as `myapp://students/1`. Emails show a path below `APP_URL`; only https is a link there, and the host of an ' +
+    'address that is neither the service nor the app nor in `action_url_hosts` of the school info stands beside it.',
   examples: ['/fees'],
 });
 

@@ -18,7 +18,8 @@ const blockSize = 64;
 export interface PictureAddresses {
   /**
    * The parts from which the SQL function `core.picture_url` makes addresses: the expiry, the inner and the outer block
-   * of HMAC-SHA-256, and the address of the service. The key signs only pictures of this school, and only with this expiry.
+   * of HMAC-SHA-256, and the address of the service. The key signs only pictures of this school, and only with this
+   * expiry.
    * @param tenantId  0 for the pictures of operators
    */
   signingKey(tenantId: number): string;

@@ -92,7 +92,7 @@ const fixedPaths: ZodOpenApiPathsObject = {
   },
 };
 
-/** The users whom an operation admits without its permission, and what they see. API keys always need the permission. */
+/** The users whom an operation admits without its permission, and what they see. API keys need the permission. */
 const openTo = {
   staff: (permission: string) =>
     `Needs a login of a school user with any role but student, or the permission \`${permission}\`.`,
