@@ -253,8 +253,8 @@ export const auth = resource('/auth', 'Auth', 'Login, sessions, and your own pro
     operation: 'auth_password_change',
     summary: 'Change your own password',
     description:
-      'Ends your other sessions. `end_calendar_feeds` also ends your calendar feeds, whose addresses need no password. ' +
-      'The new password must differ from the current one.',
+      'Ends your other sessions. `end_calendar_feeds` also ends your calendar feeds, whose addresses need no ' +
+      'password. The new password must differ from the current one.',
     body: z
       .strictObject({
         current_password: currentPassword,
@@ -276,7 +276,8 @@ export const auth = resource('/auth', 'Auth', 'Login, sessions, and your own pro
     operation: 'auth_password_reset',
     summary: 'Set a new password with the token from the email',
     description:
-      'Ends all your sessions and calendar feeds. The new password must differ from the current one; a refusal keeps the token.',
+      'Ends all your sessions and calendar feeds. The new password must differ from the current one; a refusal keeps ' +
+      'the token.',
     body: z.strictObject({ token, password }).meta({ id: 'PasswordReset' }),
     response: json(Identified, { handler: resetPassword }),
   },

@@ -9,6 +9,7 @@ const SchoolAuditLog = AuditLog.omit({ impersonated: true, tenant_id: true, tena
     }),
     impersonated_email: AuditLog.shape.actor.shape.email.meta({
       description: 'The admin for whom an operator acted; otherwise null.',
+      examples: ['amina@example.org'],
     }),
     action: AuditLog.shape.action.meta({ examples: ['user.roles'] }),
   })
@@ -17,8 +18,9 @@ const SchoolAuditLog = AuditLog.omit({ impersonated: true, tenant_id: true, tena
 export const schoolAuditLogs = resource(
   '/audit-logs',
   'Audit log of the school',
-  'Who changed users and their roles and passwords, roles, API keys, webhooks and the information and settings of the ' +
-    'school, with the values before and after, and what operators of the service did in the school. Without secrets. ' +
+  'Who changed users and their roles and passwords, roles, API keys, webhooks and the information and settings of ' +
+    'the school, with the values before and after, and what operators of the service did in the school. Without ' +
+    'secrets. ' +
     'Requires access to the whole school.',
   {
     'GET /': {

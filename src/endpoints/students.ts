@@ -163,8 +163,8 @@ export const PromotionPreview = z
           .nullable()
           .meta({
             description:
-              'Null for users without `student.read`. To them, every student is one who cannot be promoted, and `reason` ' +
-              'says that they need the permission.',
+              'Null for users without `student.read`. To them, every student is one who cannot be promoted, and ' +
+              '`reason` says that they need the permission.',
           }),
         current_class_id: id.nullable(),
         current_class_name: z.string().nullable().meta({
