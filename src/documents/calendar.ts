@@ -107,6 +107,23 @@ function lessonEvents(lesson: Lesson, domain: string, zone: string): ICalEventDa
   ];
 }
 
+const [minuteMs, hourMs] = [60_000, 3_600_000];
+
+/**
+ * The minute at which a time zone changed to `offset` (minutes from UTC). tzScan reports the next full hour, which is
+ * up to 59 minutes late: the clocks of St. John's change at 05:30 UTC.
+ */
+function exactChange(zone: string, found: Date, offset: number): number {
+  let before = found.getTime() - hourMs;
+  let after = found.getTime();
+  while (after - before > minuteMs) {
+    const middle = before + Math.floor((after - before) / (2 * minuteMs)) * minuteMs;
+    if (tzOffset(zone, new Date(middle)) === offset) after = middle;
+    else before = middle;
+  }
+  return after;
+}
+
 /**
  * The definition of a time zone (VTIMEZONE, RFC 5545 section 3.6.5) from one moment to another. ical-generator writes
  * none itself.
@@ -123,7 +140,7 @@ function timeZoneText(zone: string, from: Date, to: Date): string {
   const changes = [
     { at: from.getTime(), before: first, offset: first },
     ...tzScan(zone, { start: from, end: to }).map(({ date, change, offset }) => ({
-      at: date.getTime(),
+      at: exactChange(zone, date, offset),
       before: offset - change,
       offset,
     })),

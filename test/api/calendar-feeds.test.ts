@@ -193,6 +193,35 @@ describe('a calendar', () => {
     expect([offset(1), offset(6)]).toEqual([0, 3600]);
   });
 
+  test.each(['America/St_Johns', 'Australia/Lord_Howe', 'Pacific/Chatham', 'Europe/Berlin'])(
+    'defines the time zone %s with the exact minutes at which its clocks change',
+    async (name) => {
+      const school = await planned(service);
+      await school.sql('update platform.tenant set time_zone = $2 where id = $1', [school.school.id, name]);
+      await school.sql('update @academic_year set start_date = $1, end_date = $2', [day(-100), day(300)]);
+      const { text } = await read(pathOf(await make(school.student.client, { kind: 'own' })));
+      const [zone] = new ICAL.Component(ICAL.parse(text) as unknown[]).getAllSubcomponents('vtimezone');
+      // The first part says how the definition begins; the others are changes.
+      const changes = (zone?.getAllSubcomponents() ?? []).slice(1).map((part) => {
+        const seconds = ['tzoffsetfrom', 'tzoffsetto'].map((offset) =>
+          (part.getFirstPropertyValue(offset) as ICAL.UtcOffset).toSeconds(),
+        );
+        const local = String(part.getFirstPropertyValue('dtstart'));
+        return { at: Date.parse(`${local}Z`) / 1000 - (seconds[0] ?? 0), seconds };
+      });
+      expect(changes.length).toBeGreaterThanOrEqual(2);
+      for (const { at, seconds } of changes) {
+        const [actual] = await school.sql<{ before: number; after: number }>(
+          `select extract(epoch from (m - interval '1 minute') at time zone $2 - (m - interval '1 minute') at time zone 'UTC')::integer as before,
+              extract(epoch from m at time zone $2 - m at time zone 'UTC')::integer as after
+            from to_timestamp($1) m`,
+          [at, name],
+        );
+        expect([actual?.before, actual?.after]).toEqual(seconds);
+      }
+    },
+  );
+
   test('has UIDs that differ from those of another school with the same lesson ids', async () => {
     const uids = async (school: Planned) => {
       await school.sql(
