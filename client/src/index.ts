@@ -61,6 +61,8 @@ export interface SchoolClient extends Pick<Session, 'login' | 'logout' | 'refres
   delete: Call<'delete'>;
   /** All entries of a list. Requests the next page when the entries of the last one are used up. */
   list: <P extends ListPath>(path: P, ...init: Arguments<Init<P, 'get'>>) => AsyncGenerator<Entry<P>, void, undefined>;
+  /** Today, `YYYY-MM-DD`, in the time zone of the school. The day of `toISOString()` is that of UTC. */
+  today: () => Promise<string>;
   /** New notifications, until the signal aborts. Reconnects and misses none. */
   notifications: (options?: StreamOptions) => AsyncGenerator<StreamedNotification, void, undefined>;
   /** For operators: the state of the installation, now and whenever it changes, until the signal aborts. Reconnects. */
@@ -124,6 +126,7 @@ export function createSchoolClient({
     }
   }
 
+  const get = call('get');
   const post = call('post');
   return {
     get tokens() {
@@ -132,11 +135,12 @@ export function createSchoolClient({
     login: session.login,
     logout: session.logout,
     refresh: session.refresh,
-    get: call('get'),
+    get,
     post,
     put: call('put'),
     delete: call('delete'),
     list,
+    today: async () => (await get('/api/school-setup/status')).today,
     notifications: (options = {}) =>
       streamMessages(
         {

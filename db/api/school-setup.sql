@@ -68,10 +68,13 @@ create function api.school_setup_status(p jsonb) returns json language sql stabl
       select json_build_object('id', y.id, 'name', y.name, 'start_date', y.start_date, 'end_date', y.end_date)
       from academic_year y
       where y.is_current),
-    'grade_count', (select count(*) from grade))
+    'grade_count', (select count(*) from grade),
+    'today', core.today(),
+    'time_zone', core.time_zone())
   from api.setup_steps() s;
 $$;
-comment on function api.school_setup_status is 'The progress of the setup and the data entered so far.';
+comment on function api.school_setup_status is
+  'The progress of the setup and the data entered so far, and the day and the time zone of the school.';
 
 create function api.school_setup_complete(p jsonb) returns json language plpgsql as $$
 declare

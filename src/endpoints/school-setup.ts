@@ -11,6 +11,7 @@ import {
   nameText,
   optionalText,
   pictureUrl,
+  schoolDay,
   timestamps,
   uniqueBy,
 } from '../http/schemas.ts';
@@ -175,6 +176,7 @@ export const Status = z
       .nullable()
       .meta({ description: 'The current academic year.' }),
     grade_count: z.int(),
+    ...schoolDay,
   })
   .meta({ id: 'SetupStatus' });
 

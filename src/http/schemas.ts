@@ -100,6 +100,17 @@ export const date = withCoercion(
   (value) => timestampFormat.safeParse(value).data?.slice(0, 10) ?? value,
 );
 
+/** The day and the time zone of the school in a response, so that clients need not guess them. */
+export const schoolDay = {
+  today: date.meta({ description: 'The day it is now in the time zone of the school (of an operator: in UTC).' }),
+  time_zone: z
+    .string()
+    .meta({
+      description: 'The time zone of the school, an IANA name. `UTC` for an operator.',
+      examples: ['Europe/Berlin'],
+    }),
+};
+
 /** The address of a picture in a response. */
 export const pictureUrl = z
   .string()

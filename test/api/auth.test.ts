@@ -112,7 +112,14 @@ describe('login', () => {
       { tenant_id: school.id, email: teacher.email.toUpperCase(), password: testPassword },
       200,
     );
-    expect(Object.keys(data).sort()).toEqual(['access_token', 'enabled_features', 'permissions', 'user']);
+    expect(Object.keys(data).sort()).toEqual([
+      'access_token',
+      'enabled_features',
+      'permissions',
+      'time_zone',
+      'today',
+      'user',
+    ]);
     expect(data.user).toEqual({
       id: teacher.id,
       email: teacher.email,

@@ -99,6 +99,8 @@ describe('the setup of a school', () => {
       },
       academic_year: { id: created.id, ...year },
       grade_count: 1,
+      today: new Date().toISOString().slice(0, 10),
+      time_zone: 'UTC',
     });
     await setGrades(school, [{ name: 'One', sequence: 1 }]);
     await info(school, { address: '1 Hill' });

@@ -123,6 +123,8 @@ describe('setting up an authenticator app', () => {
       'user',
       'permissions',
       'enabled_features',
+      'today',
+      'time_zone',
     ]);
     const { data: confirmed } = await user.post<{ recovery_codes: string[] }>(confirm, { code: made.code() });
     expect(new Set(confirmed.recovery_codes).size).toBe(10);

@@ -298,6 +298,19 @@ describe('the stream of the state of the installation', () => {
   });
 });
 
+test('today is the day in the time zone of the school, in the client, the status and the answer of a login', async () => {
+  for (const zone of ['Pacific/Kiritimati', 'Pacific/Pago_Pago', 'Asia/Kolkata']) {
+    await school.database.query('update platform.tenant set time_zone = $2 where id = $1', [school.id, zone]);
+    const day = new Intl.DateTimeFormat('en-CA', { timeZone: zone }).format(new Date());
+    const client = createSchoolClient({ url: service.url });
+    const result = await client.login(credentials);
+    expect(result).toMatchObject({ kind: 'logged_in', login: { today: day, time_zone: zone } });
+    expect(await client.today()).toBe(day);
+    expect(await client.get('/api/school-setup/status')).toMatchObject({ today: day, time_zone: zone });
+  }
+  await school.database.query("update platform.tenant set time_zone = 'UTC' where id = $1", [school.id]);
+});
+
 test('the example of the README runs: log in, mark attendance, list open fees, read notifications', async () => {
   const readme = await readFile(join(root, 'README.md'), 'utf8');
   const [, example = ''] = /```ts\n(import \{ createSchoolClient[^]*?)```/.exec(readme) ?? [];

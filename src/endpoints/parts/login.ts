@@ -3,7 +3,7 @@ import { ApiError } from '../../domain/errors.ts';
 import { deviceCookie, deviceTokenOf, refreshCookie } from '../../http/credentials/cookies.ts';
 import type { Exchange } from '../../http/endpoint.ts';
 import { loginOptions, type PasskeyName } from '../../http/credentials/passkeys.ts';
-import { id, pictureUrl } from '../../http/schemas.ts';
+import { id, pictureUrl, schoolDay } from '../../http/schemas.ts';
 
 /** A field of the requests that open a session. */
 export const refreshCookieField = {
@@ -29,6 +29,7 @@ export const LoginAnswer = z
     user: UserContext,
     permissions: z.array(z.string()),
     enabled_features: z.array(z.string()),
+    ...schoolDay,
   })
   .meta({ id: 'LoginAnswer', description: 'The refresh token is sent in the header X-Refresh-Token, or as a cookie.' });
 
