@@ -63,6 +63,7 @@ create function core.remember_release() returns void
       select * from core.shared_objects()
       union all
       select 'migrations', 'shared', count(*)::text from graphile_migrate.migrations;
+    analyze core.release_object;
   $$;
 comment on function core.remember_release is 'Stores what this release has installed. Runs at the end of installation.';
 

@@ -35,6 +35,8 @@ export async function loadDemo(client: pg.Client, passwords: Passwords): Promise
     await generateTimetable(client);
     await client.query('commit');
     await client.query('select core.analytics_refresh(id) from platform.tenant');
+    // The first requests would come before the autovacuum.
+    await client.query('analyze');
     return true;
   } catch (error) {
     await client.query('rollback');

@@ -75,11 +75,15 @@ const totalStudents = async (as: Client, search = '') =>
   (await as.get(`/api/students?search=${search}`)).pagination.totalItems;
 
 describe('node src/main.ts', () => {
-  test('starts a database with a demo school of 600 students, stops cleanly, and keeps its data, also after kill -9', async () => {
+  test('starts a database with a demo school of 600 students, in which school doctor finds nothing, stops cleanly, and keeps its data, also after kill -9', async () => {
     const DATA_DIR = await dataDirectory();
     const first = await start({ DATA_DIR });
     for (const path of ['/api/health', '/api/docs/', '/api/openapi.json'])
       expect({ path, status: (await fetch(`${first.url}${path}`)).status }).toEqual({ path, status: 200 });
+    expect(await runProgram('src/cli/main.ts', ['doctor', '--min-free', '1'], { DATA_DIR })).toMatchObject({
+      code: 0,
+      stdout: 'school 1 (demo): consistent\n1 school checked: 0 errors, 0 warnings\n',
+    });
     const admin = await loginAsPrinted(first);
     expect(await totalStudents(admin)).toBe(600);
     // The generated timetable has every period of every class subject of this year.
