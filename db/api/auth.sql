@@ -136,8 +136,8 @@ end $$;
 comment on function api.session_answer is
   'Opens a session for a user who has proved their password and, if they need one, their second factor. Returns '
   '{session_id, refresh_token, device_token, tenant_id, user, permissions, enabled_features, today, time_zone}; the '
-  'facade replaces profile_picture_id by the address of the picture. Sends an email to a user who logs in from a new device, except at '
-  'their first login. Raises invalid_credentials, and forbidden if core.login_refusal has a reason.';
+  'facade replaces profile_picture_id by the address of the picture. Sends an email to a user who logs in from a new '
+  'device, except at their first login. Raises invalid_credentials, and forbidden if core.login_refusal has a reason.';
 
 create function api.audit_own(p_action text, p_changes jsonb default '{}') returns void language plpgsql as $$
 begin
