@@ -11,7 +11,7 @@ import { withOwner } from '../database/pool/pool.ts';
 import { fileNumber, tenantFolder } from '../database/migrate/tenant-migrations.ts';
 import { requireDevelopment, watchMigrations } from '../database/migrate/watch-migrations.ts';
 import type { Config } from '../process/config.ts';
-import { formatMinute, withDatabase } from '../process/database-access.ts';
+import { formatMinute, withDatabase, withExistingDatabase } from '../process/database-access.ts';
 import { exitCodes } from './exit-codes.ts';
 import { counted, type Format, print } from './output.ts';
 import { type OfServer, onEachServer, type Server, serverOfSchool, serversOfCommand } from '../servers/servers.ts';
@@ -145,7 +145,7 @@ export async function migrateUp(config: Config, options: UpOptions): Promise<num
   checkUpOptions(options);
   const say = json ? () => undefined : print;
   const start = performance.now();
-  return withDatabase(config, async (ownerUrl) => {
+  return (dryRun ? withExistingDatabase : withDatabase)(config, async (ownerUrl) => {
     const all = await serversOfCommand(ownerUrl);
     const server =
       tenant === undefined || all.length === 1
@@ -255,7 +255,7 @@ function printEachServer<Result extends object>(
  * @returns the exit code: 1 if a school failed or a node does not answer, 2 if something is to be applied
  */
 export async function migrateStatus(config: Config, { json, tenantMigrations }: MigrateFormat): Promise<number> {
-  return withDatabase(config, async (ownerUrl) => {
+  return withExistingDatabase(config, async (ownerUrl) => {
     const results = await onEachServer(await serversOfCommand(ownerUrl), ({ url }) =>
       withOwner(url, (client) => readMigrationStatus(client, tenantMigrations, embeddedDataDir(config))),
     );
@@ -336,7 +336,7 @@ function printPlan({ migrations, dry_run }: Plan): void {
  * @returns the exit code: 1 if a migration failed in the dry run, or a node does not answer
  */
 export async function migratePlan(config: Config, options: PlanOptions): Promise<number> {
-  return withDatabase(config, async (ownerUrl) => {
+  return withExistingDatabase(config, async (ownerUrl) => {
     const plans = await onEachServer(await serversOfCommand(ownerUrl), ({ url }) => planOf(config, url, options));
     printEachServer(plans, options.json, printPlan);
     const isFailed = plans.some(

@@ -4,6 +4,7 @@ import {
   lockDataDir,
   type EmbeddedServer,
   ensureDatabase,
+  findCluster,
   findRunning,
   resetCommand,
   startEmbedded,
@@ -172,9 +173,21 @@ export async function withDatabase<T>(config: Config, work: (ownerUrl: string) =
   });
 }
 
-/** `withDatabase` for commands that need the tables of the service. @throws when the database has not been migrated */
+/**
+ * `withDatabase` for commands that create no database.
+ * @throws when the data directory has none, and then leaves it as it is: DATA_DIR may be wrong
+ */
+export async function withExistingDatabase<T>(config: Config, work: (ownerUrl: string) => Promise<T>): Promise<T> {
+  if (!config.DATABASE_URL && !(await findCluster(config.DATA_DIR)))
+    throw new Error(
+      `There is no database in ${config.DATA_DIR}. Check DATA_DIR and DATABASE_URL, or run this first: npm run migrate`,
+    );
+  return withDatabase(config, work);
+}
+
+/** For commands that need the tables of the service. @throws when the database has not been migrated */
 export const withMigratedDatabase = <T>(config: Config, work: (ownerUrl: string) => Promise<T>): Promise<T> =>
-  withDatabase(config, async (ownerUrl) => {
+  withExistingDatabase(config, async (ownerUrl) => {
     await checkMigrated(ownerUrl);
     return work(ownerUrl);
   });

@@ -120,6 +120,30 @@ describe('a database that was not migrated', () => {
   });
 });
 
+describe('a data directory without a database', () => {
+  test.each([
+    'status',
+    'doctor',
+    'jobs list',
+    'tenant list',
+    'tenant show 1',
+    'operator list',
+    'analytics refresh',
+    'student export 1 1',
+    'migrate status',
+    'migrate plan',
+    'migrate up --dry-run',
+  ])('is named by school %s, and stays as it is', async (command) => {
+    const DATA_DIR = join(folder, 'misspelled');
+    expect(await runProgram('src/cli/main.ts', command.split(' '), { DATA_DIR })).toMatchObject({
+      code: 1,
+      stdout: '',
+      stderr: `There is no database in ${DATA_DIR}. Check DATA_DIR and DATABASE_URL, or run this first: npm run migrate\n`,
+    });
+    expect(await readdir(folder)).not.toContain('misspelled');
+  });
+});
+
 /** Imitates PgBouncer, which refuses startup options. It passes all other bytes on. */
 function pooler(target: pg.Client, handle: 'refuse' | 'drop'): Promise<Server> {
   const server = createServer((client) => {
