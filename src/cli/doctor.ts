@@ -185,7 +185,7 @@ async function checkServer(
   };
   const { rows } = await withOwner(url, (client) =>
     client.query<NamedTenant & { is_current: boolean }>(
-      `select id, subdomain, schema_version = core.required_schema_version() as is_current
+      `select id, subdomain, schema_version = (select max(version) from platform.tenant_migration) as is_current
        from platform.tenant
        where schema_version > 0 and ($1::bigint is null or id = $1)
        order by id`,
