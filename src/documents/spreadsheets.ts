@@ -6,6 +6,7 @@ import type { RequestOwner } from '../concurrency/fair-queue.ts';
 import { createThreadPool, ThreadLimitError } from '../concurrency/thread-pool.ts';
 import type { Download, Upload } from '../domain/files.ts';
 import { ApiError } from '../domain/errors.ts';
+import { isXmlPart } from './xml.ts';
 
 export const csvType = 'text/csv';
 export const xlsxType = 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet';
@@ -62,7 +63,7 @@ function directoryFault(content: Uint8Array): string | undefined {
     unzipSync(content, {
       filter({ name, originalSize }) {
         parts++;
-        if (/\.(xml|rels)$/.test(name)) unpackedBytes += originalSize;
+        if (isXmlPart(name)) unpackedBytes += originalSize;
         // Ends a directory that has, or only claims to have, billions of parts.
         if (isOver()) throw new Error(tooLarge);
         return false;

@@ -1,7 +1,7 @@
 import { posix } from 'node:path';
 import { strToU8, unzipSync, zipSync } from 'fflate';
 import { FileRefusal, tooManyColumns, tooManyRows } from './file-refusal.ts';
-import { attributesOf, decodeXml, escapeXml, readXml, xmlBoolean } from './xml.ts';
+import { attributesOf, decodeXml, escapeXml, isXmlPart, readXml, xmlBoolean } from './xml.ts';
 
 /** Merged cells. Rows and columns count from 0; `bottom` is included. */
 export interface MergedCells {
@@ -25,7 +25,7 @@ const normalizePath = (path: string) => path.replaceAll('\\', '/').replace(/^\//
 
 /** The parts of the archive with these paths, as text. The library never gets another one. */
 function readParts(archive: Uint8Array, paths: string[]): (string | undefined)[] {
-  const parts = unzipSync(archive, { filter: ({ name }) => paths.includes(normalizePath(name)) });
+  const parts = unzipSync(archive, { filter: ({ name }) => isXmlPart(name) && paths.includes(normalizePath(name)) });
   const byPath = new Map(Object.entries(parts).map(([name, content]) => [normalizePath(name), content]));
   return paths.map((path) => {
     const content = byPath.get(path);

@@ -12,6 +12,9 @@ export interface XmlHandlers {
   text?: (text: string) => void;
 }
 
+/** Whether a part of an archive is XML. No other part is unpacked, so only these count toward the size of a file. */
+export const isXmlPart = (name: string): boolean => /\.(xml|rels)$/i.test(name);
+
 /** Longer than any text of a cell, tag or comment of a spreadsheet program. */
 const maxTokenCharacters = 1_500_000;
 /** Programs write at most 30 attributes, 40 characters and 15 levels. Parsers take quadratic time for attributes. */

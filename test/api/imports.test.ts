@@ -9,7 +9,7 @@ import { isFull } from '../support/client/share.ts';
 import { until } from '../support/client/until.ts';
 import { mailTo } from '../support/fakes/mail.ts';
 import { fileForm, png } from '../support/fixtures/pictures.ts';
-import { sheet, text, workbook } from '../support/fixtures/workbooks.ts';
+import { relationships, sheet, text, workbook } from '../support/fixtures/workbooks.ts';
 import { type School, serviceWithSchool, unique } from '../support/server/service.ts';
 import { checksums } from '../support/database/traces.ts';
 import type { OutputOf } from '../support/client/output.ts';
@@ -1002,6 +1002,20 @@ describe('a file that is not a table', () => {
 
   test.each<[string, () => Buffer, string]>([
     ['declares an unpacked size of 32 MB', huge, 'too large when unpacked'],
+    [
+      'declares an unpacked size of 32 MB in a part with large letters',
+      () => workbook('', { 'XL/WORKSHEETS/SHEET1.XML': Buffer.alloc(32e6, '<row/>') }),
+      'too large when unpacked',
+    ],
+    [
+      'has its sheet in a part that is not XML',
+      () =>
+        workbook('', {
+          'xl/_rels/workbook.xml.rels': relationships(['rId1', 'worksheet', 'sheet.bin']),
+          'xl/sheet.bin': Buffer.alloc(32e6, '<row/>'),
+        }),
+      'damaged',
+    ],
     ['unpacks to 32 MB but declares a kilobyte', () => lie(huge(), 'xl/worksheets/sheet1.xml', 1000), 'damaged'],
     [
       'unpacks to a kilobyte but declares 4 GB',
