@@ -1,8 +1,9 @@
 -- /api/students/import, /api/teachers/import: creates all people in a file, or none; and the template files. The facade
 -- reads the file and validates each row like a single create. These functions check what needs the database. Both take
--- {dry_run, allow_duplicates, columns, header, rows, errors, count}: `header` is the line number of the header, `rows`
--- the valid values of each row with its line number (`row`), `errors` the errors found so far ({row, column, message};
--- without a row they are about the whole file), `count` the number of all rows.
+-- {dry_run, allow_duplicates, columns, checks, header, rows, errors, count}: `checks` are those of the columns
+-- (core.value_faults), `header` is the line number of the header, `rows` the valid values of each row with its line
+-- number (`row`), `errors` the errors found so far ({row, column, message}; without a row they are about the whole
+-- file), `count` the number of all rows.
 
 select core.define_operation('imports_students', p_permission => 'student.create', p_idempotent => true,
   p_errors => '{plan_limit_reached,conflict,invalid_reference}');
@@ -91,6 +92,23 @@ $$;
 comment on function api.import_plan_errors is
   'The error of a file with more active people than the plan allows. Only for a dry run: in an import '
   'core.enforce_plan_limits raises the error.';
+
+create function api.import_checked(p jsonb) returns jsonb language plpgsql stable as $$
+declare
+  v_rows jsonb := (
+    select jsonb_agg(core.with_school_days(r, p -> 'checks') order by n)
+    from jsonb_array_elements(p -> 'rows') with ordinality given (r, n));
+  v_errors jsonb := (
+    select jsonb_agg(jsonb_build_object('row', r -> 'row', 'column', f.path[1], 'message', f.message))
+    from jsonb_array_elements(v_rows) r, core.value_faults(r, p -> 'checks') f);
+begin
+  return p || jsonb_build_object(
+    'rows', coalesce(v_rows, '[]'),
+    'errors', (p -> 'errors') || coalesce(v_errors, '[]'));
+end $$;
+comment on function api.import_checked is
+  'The parameters of an import with the days of timestamps in its rows, and with an error for each value that a check '
+  'of its column refuses.';
 
 create function api.import_name(p_first_name text, p_last_name text) returns text language sql immutable
   return platform.search_normal(regexp_replace(p_first_name || ' ' || p_last_name, '\s+', ' ', 'g'));
@@ -408,7 +426,7 @@ comment on function api.import_references is
 
 create function api.imports_students(p jsonb) returns json language plpgsql as $$
 declare
-  v_rows jsonb := p -> 'rows';
+  v_rows jsonb;
   v_is_dry_run boolean := (p ->> 'dry_run')::boolean;
   v_given text[] := array(
     select r ->> 'admission_number'
@@ -421,6 +439,8 @@ declare
   v_logins jsonb;
   v_ids bigint[];
 begin
+  p := api.import_checked(p);
+  v_rows := p -> 'rows';
   if not v_is_dry_run then
     -- Locks the counter first, in the same order as a single create. Otherwise the two could deadlock.
     insert into counter as c (name, value) values ('admission_number', 0)
@@ -463,13 +483,15 @@ comment on function api.imports_students is
 
 create function api.imports_teachers(p jsonb) returns json language plpgsql as $$
 declare
-  v_rows jsonb := p -> 'rows';
+  v_rows jsonb;
   v_is_dry_run boolean := (p ->> 'dry_run')::boolean;
   v_warnings api.import_error[];
   v_report json;
   v_logins jsonb;
   v_ids bigint[];
 begin
+  p := api.import_checked(p);
+  v_rows := p -> 'rows';
   perform api.import_begin('teacher', v_is_dry_run);
   v_warnings := array(select w from api.import_repeats('teacher', v_rows) w);
   v_report := api.import_report(p,

@@ -304,7 +304,8 @@ comment on function core.admit is
 --   p_session_id  the session in the verified access token; null without a token or with an API key
 --   p             the parameters from path, query and body, validated by the facade
 --   p_context     {tenant_id?, subdomain?, request_id, traceparent?, ip, user_agent, if_match?, idempotency_key?,
---                 request_hash?, range?, known?, needs_version?, check_only?, is_audited?, picture_key?, api_key?};
+--                 request_hash?, range?, known?, checks?, needs_version?, check_only?, is_audited?, picture_key?,
+--                 api_key?};
 --                 see CallContext in src/database/call.ts. The forwarder adds operator? (core.operator_of)
 --   p_content     the uploaded bytes; only for an operation with content = takes
 --   answer        the JSON that the operation returns, as text
@@ -343,6 +344,12 @@ begin
   if v_admitted.scope <> 'all' then
     perform core.set_row_scope(
       v_search_path, v_admitted.scope, case when v_admitted.needs_person then v_admitted.permission end);
+  end if;
+  if p_context ? 'checks' then
+    p := core.with_school_days(p, p_context -> 'checks');
+    if not v_admitted.writes then
+      perform core.check_values(v_search_path, null, null, p, p_context -> 'checks');
+    end if;
   end if;
 
   if v_admitted.writes then
@@ -449,6 +456,9 @@ begin
   if o.present <> 'none' and not coalesce(v_is_restore, false) then
     v_answer := core.unchanged_answer(p_search_path, o, v_record_id, p);
   end if;
+  if v_answer is null and p_context ? 'checks' then
+    perform core.check_values(p_search_path, o.record, v_record_id, p, p_context -> 'checks');
+  end if;
   if v_is_check or v_answer is not null then
     return v_answer;
   end if;
@@ -477,7 +487,8 @@ begin
   return v_answer;
 end $$;
 comment on function core.run_write is
-  'Runs an operation that writes, after it has locked the record and checked If-Match and the read-only fields. '
+  'Runs an operation that writes, after it has locked the record and checked If-Match, the read-only fields and the '
+  'values (core.check_values). '
   'Returns its answer, the present values if the request repeats them, or the answer to an earlier request with the '
   'same Idempotency-Key.';
 

@@ -26,6 +26,8 @@ export interface CallContext {
   known?: string[];
   /** Signs the addresses of pictures in the answer; see PictureAddresses. */
   picture_key?: string;
+  /** What the database checks of the parameters; see `core.check_values`. */
+  checks?: object[];
   /** Return the version of the record in the answer. */
   needs_version?: true;
   /** Only checks whether the caller may run the operation, and If-Match; does not run it. */

@@ -1,24 +1,20 @@
 import { z } from 'zod';
 import { created, json, page, resource } from '../http/endpoint.ts';
-import { date, Deleted, id, nameText, pathId, timestamps } from '../http/schemas.ts';
+import { date, dateOf, Deleted, id, nameText, pathId, timestamps } from '../http/schemas.ts';
 import { endsAfterStart } from './academics.ts';
 
 const fields = {
   name: nameText(100).meta({ examples: ['First term'] }),
   academic_year_id: id,
-  start_date: date,
-  end_date: date.meta({ examples: ['2026-12-18'] }),
+  start_date: dateOf('school'),
+  end_date: dateOf('school').meta({ examples: ['2026-12-18'] }),
 };
 
-const TermInput = z
-  .strictObject(fields)
-  .refine(...endsAfterStart)
-  .meta({ id: 'TermInput' });
-const TermChange = z
-  .strictObject(fields)
-  .partial()
-  .refine(...endsAfterStart)
-  .meta({ id: 'TermChange', description: 'Any subset of the fields of a term.' });
+const TermInput = endsAfterStart(z.strictObject(fields)).meta({ id: 'TermInput' });
+const TermChange = endsAfterStart(z.strictObject(fields).partial()).meta({
+  id: 'TermChange',
+  description: 'Any subset of the fields of a term.',
+});
 
 export const Term = z
   .object({

@@ -1,41 +1,30 @@
 import { z } from 'zod';
 import { created, json, page, resource } from '../http/endpoint.ts';
-import { date, Deleted, id, nameText, pathId, timestamps } from '../http/schemas.ts';
+import { date, dateOf, Deleted, id, nameText, pathId, timestamps, withDayOrder } from '../http/schemas.ts';
 import { attendanceRate } from './parts/attendance-rate.ts';
 
 const fields = {
   name: nameText(100).meta({ examples: ['2026/2027'] }),
-  start_date: date,
-  end_date: date.meta({ description: 'Less than two years after `start_date`.', examples: ['2027-07-31'] }),
+  start_date: dateOf('school'),
+  end_date: dateOf('school', 'Less than two years after `start_date`.').meta({ examples: ['2027-07-31'] }),
   is_current: z
     .boolean()
     .optional()
     .meta({ description: 'True makes this the current year instead of the previous one. One year is always current.' }),
 };
 
-interface Period {
-  start_date?: string | undefined;
-  end_date?: string | undefined;
-}
-
 /**
  * Refuses an end date that is not after the start date. If an update sends only one of them, the database compares it
- * with the stored one. ISO dates sort as text.
+ * with the stored one.
  */
-export const endsAfterStart: [(period: Period) => boolean, { path: string[]; message: string }] = [
-  ({ start_date, end_date }) => !start_date || !end_date || end_date > start_date,
-  { path: ['end_date'], message: 'must be after start_date' },
-];
+export const endsAfterStart = <S extends z.ZodObject>(schema: S): S =>
+  withDayOrder(schema, { first: 'start_date', last: 'end_date', is_strict: true });
 
-const YearInput = z
-  .strictObject(fields)
-  .refine(...endsAfterStart)
-  .meta({ id: 'AcademicYearInput' });
-const YearChange = z
-  .strictObject(fields)
-  .partial()
-  .refine(...endsAfterStart)
-  .meta({ id: 'AcademicYearChange', description: 'Any subset of the fields of an academic year.' });
+const YearInput = endsAfterStart(z.strictObject(fields)).meta({ id: 'AcademicYearInput' });
+const YearChange = endsAfterStart(z.strictObject(fields).partial()).meta({
+  id: 'AcademicYearChange',
+  description: 'Any subset of the fields of an academic year.',
+});
 
 export const AcademicYear = z
   .object({

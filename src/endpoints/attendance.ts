@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { json, page, resource } from '../http/endpoint.ts';
 import { choice } from '../http/coercion.ts';
-import { date, dateRange, id, pathId, timestamp, uniqueBy } from '../http/schemas.ts';
+import { date, dateOf, dateRange, id, pathId, timestamp, uniqueBy } from '../http/schemas.ts';
 import { attendanceRate } from './parts/attendance-rate.ts';
 import { dayHoliday, dayOfWeek } from './parts/school-day.ts';
 
@@ -16,7 +16,7 @@ const maxDays = 366;
 const AttendanceInput = z
   .strictObject({
     class_id: id,
-    date,
+    date: dateOf('school'),
     records: z
       .array(z.strictObject({ student_id: id, status }))
       .min(1)

@@ -1,7 +1,18 @@
 import { z } from 'zod';
 import { created, json, page, resource } from '../http/endpoint.ts';
 import { choice } from '../http/coercion.ts';
-import { amount, date, Deleted, id, money, nameText, optionalText, pathId, timestamps } from '../http/schemas.ts';
+import {
+  amount,
+  date,
+  dateOf,
+  Deleted,
+  id,
+  money,
+  nameText,
+  optionalText,
+  pathId,
+  timestamps,
+} from '../http/schemas.ts';
 
 /** How often a fee component is billed. */
 export const frequency = choice(['one_time', 'monthly', 'quarterly', 'half_yearly', 'term', 'annual'], {
@@ -55,9 +66,7 @@ const fields = {
   name,
   academic_year_id: id,
   description: optionalText(1000),
-  due_date: date
-    .nullish()
-    .meta({ description: 'Due date of its fees, unless it has passed when the students are billed.' }),
+  due_date: dateOf('due', 'Due date of its fees, unless it has passed when the students are billed.').nullish(),
   components: components.optional().meta({ description: 'All components. Those not listed are removed.' }),
   class_ids: classIds.optional().meta({
     description: 'All classes whose students pay this fee. They must belong to the academic year of the fee structure.',

@@ -1,13 +1,13 @@
 import { z } from 'zod';
 import { created, json, page, resource } from '../http/endpoint.ts';
-import { date, Deleted, id, nameText, pathId, timestamps } from '../http/schemas.ts';
+import { date, dateOf, Deleted, id, nameText, pathId, timestamps } from '../http/schemas.ts';
 
 /** Longest range of days of a request: ten years. */
 const maxDays = 3660;
 
 const fields = {
   name: nameText(100).meta({ examples: ["Founders' Day"] }),
-  date,
+  date: dateOf('school'),
   is_recurring: z.boolean().optional().meta({
     description:
       'Whether the holiday falls on the same day every year. 29 February falls on the 28th if the year has no 29th.',

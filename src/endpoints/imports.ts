@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { requestOwner } from '../http/request-owner.ts';
 import { disconnectSignal } from '../http/disconnect.ts';
 import { created, download, type FileHandler, type Handler, resource } from '../http/endpoint.ts';
+import { checkOf, type PlacedCheck } from '../http/checks.ts';
 import { coerce } from '../http/coercion.ts';
 import { fileFormat } from './parts/exports.ts';
 import { flag, id, optionalNameText } from '../http/schemas.ts';
@@ -33,6 +34,17 @@ const fields = (people: People) =>
   new Map<string, z.ZodType>(Object.entries(rows[people].shape).filter(([column]) => column !== 'password'));
 const columns = { students: fields('students'), teachers: fields('teachers') };
 const listed = (people: People) => [...columns[people].keys()].join(', ');
+
+/** What the database checks of the values of each column. */
+const columnChecks = (people: People): PlacedCheck[] =>
+  [...columns[people]].flatMap(([column, field]) => {
+    const check = checkOf(field);
+    return check ? [{ ...check, path: [column] }] : [];
+  });
+const checks = { students: columnChecks('students'), teachers: columnChecks('teachers') };
+
+/** Whether the values of a column are days. */
+const isDay = (field: z.ZodType) => checkOf(field)?.check === 'day';
 
 /** Whether every row needs a value in the column. */
 const isRequired = (field: z.ZodType) => !field.safeParse(undefined).success;
@@ -85,7 +97,7 @@ const booleans: Record<string, boolean> = { true: true, yes: true, '1': true, fa
 function fromCell(field: z.ZodType, cell: string): { value: unknown } | { message: string } {
   const type = unwrap(field);
   if (formulaError.test(cell)) return { message: `is ${cell}, the error of a formula` };
-  if (type instanceof z.ZodISODate) return { value: localTime.exec(cell)?.[1] ?? cell };
+  if (isDay(field)) return { value: localTime.exec(cell)?.[1] ?? cell };
   if (type instanceof z.ZodBoolean) {
     const value = booleans[cell.toLowerCase()];
     return value === undefined ? { message: 'must be true or false' } : { value };
@@ -178,6 +190,7 @@ function importer(people: People): Handler {
       dry_run: params['dry_run'] === 'true',
       allow_duplicates: params['allow_duplicates'] === 'true',
       columns: [...columns[people].keys()],
+      checks: checks[people],
       header: header.line,
       count: lines.length,
       rows: values,
@@ -196,7 +209,7 @@ function explain(field: z.ZodType): string {
 
 /** Whether a column is formatted as text, so that spreadsheet programs do not convert what is typed. */
 const isText = (field: z.ZodType) =>
-  ![z.ZodBoolean, z.ZodNumber, z.ZodISODate].some((type) => unwrap(field) instanceof type);
+  !isDay(field) && ![z.ZodBoolean, z.ZodNumber].some((type) => unwrap(field) instanceof type);
 
 /** A template file: with columns for names rather than ids; an .xlsx also has a sheet that describes the columns. */
 function template(people: People): FileHandler {

@@ -7,6 +7,7 @@ import { pdfDownload } from './parts/pdf-download.ts';
 import {
   amount,
   date,
+  dateOf,
   Deleted,
   flag,
   id,
@@ -52,7 +53,7 @@ const items = z
   );
 
 const fields = {
-  due_date: date,
+  due_date: dateOf('due'),
   items,
   notes: optionalText(2000).meta({ description: 'Printed on the PDF.' }),
 };

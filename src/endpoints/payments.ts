@@ -7,6 +7,7 @@ import { pdfDownload } from './parts/pdf-download.ts';
 import {
   amount,
   date,
+  dateOf,
   dateRange,
   id,
   money,
@@ -31,7 +32,7 @@ export const paymentMethod = choice(['cash', 'check', 'card', 'bank_transfer', '
 
 /** The optional fields of a payment. */
 export const optionalPaymentFields = {
-  payment_date: date.optional().meta({ description: 'Must not be in the future. Default: today.' }),
+  payment_date: dateOf('payment', 'Default: today.').optional(),
   reference_number: optionalNameText(100).meta({
     description: 'For example the number of a check or a bank transfer.',
   }),

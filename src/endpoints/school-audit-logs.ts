@@ -27,13 +27,17 @@ export const schoolAuditLogs = resource(
       operation: 'audit_logs_list',
       summary: 'List the audit log',
       description: 'Newest first. `search` matches the action and the emails. Days are those of the school.',
-      response: page(SchoolAuditLog, {
-        action: text(100).optional(),
-        target_type: text(100).optional(),
-        target_id: pathId.optional(),
-        from_date: date.optional(),
-        to_date: date.optional(),
-      }),
+      response: page(
+        SchoolAuditLog,
+        {
+          action: text(100).optional(),
+          target_type: text(100).optional(),
+          target_id: pathId.optional(),
+          from_date: date.optional(),
+          to_date: date.optional(),
+        },
+        { maxDays: Infinity },
+      ),
     },
   },
 );

@@ -5,6 +5,7 @@ import { withCoercion } from '../http/coercion.ts';
 import {
   currencyCode,
   date,
+  dateOf,
   email,
   flag,
   id,
@@ -180,14 +181,13 @@ export const Status = z
   })
   .meta({ id: 'SetupStatus' });
 
-const YearInput = z
-  .strictObject({
+const YearInput = endsAfterStart(
+  z.strictObject({
     name: nameText(100).meta({ examples: ['2026/2027'] }),
-    start_date: date,
-    end_date: date.meta({ examples: ['2027-07-31'] }),
-  })
-  .refine(...endsAfterStart)
-  .meta({ id: 'SetupAcademicYear' });
+    start_date: dateOf('school'),
+    end_date: dateOf('school').meta({ examples: ['2027-07-31'] }),
+  }),
+).meta({ id: 'SetupAcademicYear' });
 
 const GradesInput = z
   .strictObject({

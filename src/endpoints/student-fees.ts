@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { json, page, resource } from '../http/endpoint.ts';
 import { choice } from '../http/coercion.ts';
-import { amount, date, Deleted, flag, id, pathId, text, timestamp, timestamps } from '../http/schemas.ts';
+import { amount, date, dateOf, Deleted, flag, id, pathId, text, timestamp, timestamps } from '../http/schemas.ts';
 import { Payment } from './payments.ts';
 
 const status = choice(['pending', 'partially_paid', 'paid', 'overdue', 'waived']);
@@ -58,15 +58,15 @@ const GenerateInput = z
       .max(10_000)
       .optional()
       .meta({ description: 'Bill only these students of the classes. Default: all of them.' }),
-    due_date: date.optional().meta({
-      description:
-        'Default: the due date of the fee structure or, if it has none or it is before `date`, 30 days after `date`.',
-    }),
-    date: date.optional().meta({
-      description:
-        'A day of the academic year. The month, quarter, half-year, term and year that contain it are billed. ' +
+    due_date: dateOf(
+      'due',
+      'Default: the due date of the fee structure or, if it has none or it is before `date`, 30 days after `date`.',
+    ).optional(),
+    date: dateOf(
+      'school',
+      'A day of the academic year. The month, quarter, half-year, term and year that contain it are billed. ' +
         'Default: today or, outside the academic year, its nearest day.',
-    }),
+    ).optional(),
     prorate: z
       .boolean()
       .optional()
@@ -160,7 +160,10 @@ export const studentFees = resource(
       operation: 'student_fees_update',
       summary: 'Update a student fee',
       description: 'Only the due date can be changed. The status follows it.',
-      body: z.strictObject({ due_date: date }).partial().meta({ id: 'StudentFeeChange' }),
+      body: z
+        .strictObject({ due_date: dateOf('due') })
+        .partial()
+        .meta({ id: 'StudentFeeChange' }),
       response: json(StudentFeeDetail),
     },
     'DELETE /:id': {

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { created, file, json, page, resource } from '../http/endpoint.ts';
 import {
   date,
+  dateOf,
   Deleted,
   email,
   flag,
@@ -26,7 +27,7 @@ const fields = {
   admission_number: nameText(50)
     .optional()
     .meta({ description: 'Unique within the school. If omitted, the next free number is used.', examples: ['000417'] }),
-  date_of_birth: date.nullish(),
+  date_of_birth: dateOf('birth').nullish(),
   gender: gender.nullish(),
   email: email.nullish(),
   phone: optionalText(50),

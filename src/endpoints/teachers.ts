@@ -5,6 +5,7 @@ import { Schedule } from './schedule.ts';
 import { gender } from './parts/gender.ts';
 import {
   date,
+  dateOf,
   Deleted,
   email,
   flag,
@@ -17,6 +18,7 @@ import {
   timestamp,
   timestamps,
   uniqueBy,
+  withDayOrder,
 } from '../http/schemas.ts';
 import { newLogin } from './parts/new-login.ts';
 import { dayOfWeek, maxPeriods, period } from './parts/school-day.ts';
@@ -29,8 +31,8 @@ const fields = {
   employee_number: optionalNameText(50).meta({ description: 'Unique within the school.', examples: ['T017'] }),
   qualification: optionalText(200).meta({ examples: ['M.Sc. Mathematics'] }),
   specialization: optionalNameText(100).meta({ examples: ['Mathematics'] }),
-  joined_on: date.nullish(),
-  date_of_birth: date.nullish(),
+  joined_on: dateOf('joining').nullish(),
+  date_of_birth: dateOf('birth').nullish(),
   gender: gender.nullish(),
   address: optionalText(500),
   is_active: z.boolean().optional(),
@@ -91,22 +93,19 @@ export const TaughtClass = z
 const decisions = { approved: ['approve', 'accepted', 'accept'], rejected: ['reject', 'declined', 'decline'] };
 const status = choice(['pending', 'approved', 'rejected'], { synonyms: decisions });
 
-const LeaveInput = z
-  .strictObject({
+const LeaveInput = withDayOrder(
+  z.strictObject({
     leave_type: text(50).meta({ examples: ['sick'] }),
-    start_date: date,
-    end_date: date,
+    start_date: dateOf('school'),
+    end_date: dateOf('school', 'Less than a year after `start_date`.'),
     reason: optionalText(1000),
     teacher_id: id.nullish().meta({
       description:
         'The teacher who takes the leave. By default you; for another teacher you need the permission `leave.manage`.',
     }),
-  })
-  .refine((leave) => leave.end_date >= leave.start_date, {
-    path: ['end_date'],
-    message: 'must not be before start_date',
-  })
-  .meta({ id: 'LeaveInput' });
+  }),
+  { first: 'start_date', last: 'end_date', max_days: 366 },
+).meta({ id: 'LeaveInput' });
 
 const LeaveDecision = z
   .strictObject({

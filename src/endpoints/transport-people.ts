@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { created, json, page, resource } from '../http/endpoint.ts';
 import { choice } from '../http/coercion.ts';
-import { date, Deleted, flag, id, nameText, optionalText, timestamps } from '../http/schemas.ts';
+import { date, dateOf, Deleted, flag, id, nameText, optionalText, timestamps } from '../http/schemas.ts';
 
 const name = nameText(100).meta({ examples: ['Kofi Mensah'] });
 const phone = optionalText(50).meta({ examples: ['+44 20 7946 0123'] });
@@ -14,7 +14,7 @@ const driverFields = {
     description: 'Unique within the school, ignoring case.',
     examples: ['MENSA712116K99'],
   }),
-  license_expires_on: date.nullish().meta({ description: 'Last day on which the license is valid.' }),
+  license_expires_on: dateOf('validity', 'Last day on which the license is valid.').nullish(),
   address: optionalText(500),
   is_active: isActive,
 };

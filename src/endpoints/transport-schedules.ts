@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { created, json, page, resource } from '../http/endpoint.ts';
 import { choice } from '../http/coercion.ts';
-import { clock, date, dateRange, Deleted, id, optionalText, pathId, timestamps } from '../http/schemas.ts';
+import { clock, date, dateOf, dateRange, Deleted, id, optionalText, pathId, timestamps } from '../http/schemas.ts';
 
 const name = z.string().nullable();
 
@@ -36,7 +36,7 @@ const kind = choice(['cancelled', 'replaced'], { synonyms: { cancelled: ['cancel
 const ExceptionInput = z
   .strictObject({
     route_id: id,
-    date,
+    date: dateOf('school'),
     kind: kind.meta({
       description: 'cancelled: the route does not run; replaced: it runs with another bus or driver.',
     }),
@@ -183,8 +183,8 @@ const assignmentFields = {
   bus_id: id,
   driver_id: id,
   staff_id: id.nullish().meta({ description: 'The attendant on the bus.' }),
-  starts_on: date.optional().meta({ description: 'First day; defaults to today.' }),
-  ends_on: date.nullish().meta({ description: 'Last day; null means open-ended.' }),
+  starts_on: dateOf('school', 'First day; defaults to today.').optional(),
+  ends_on: dateOf('school', 'Last day; null means open-ended.').nullish(),
 };
 const AssignmentInput = z.strictObject({ route_id: id, ...assignmentFields }).meta({ id: 'BusAssignmentInput' });
 const AssignmentChange = z.strictObject(assignmentFields).partial().meta({

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { created, json, page, resource } from '../http/endpoint.ts';
 import { exported, exportFormat } from './parts/exports.ts';
-import { amount, date, Deleted, id, money, nameText, pathId, timestamps } from '../http/schemas.ts';
+import { amount, date, dateOf, Deleted, id, money, nameText, pathId, timestamps } from '../http/schemas.ts';
 import { frequency } from './fee-structures.ts';
 import { Generated } from './student-fees.ts';
 import { kilometers } from './transport-routes.ts';
@@ -152,13 +152,13 @@ export const FeePlan = z
 
 const GenerateFees = z
   .strictObject({
-    date: date.optional().meta({
-      description:
-        'A day of the academic year. Students enrolled on that day are billed for the month, quarter, half-year, ' +
+    date: dateOf(
+      'school',
+      'A day of the academic year. Students enrolled on that day are billed for the month, quarter, half-year, ' +
         'term or year that contains it. Defaults to today, or to the first or last day of the year if today is ' +
         'outside it.',
-    }),
-    due_date: date.optional().meta({ description: 'Defaults to 30 days after `date`.' }),
+    ).optional(),
+    due_date: dateOf('due', 'Defaults to 30 days after `date`.').optional(),
     dry_run: z.boolean().optional().meta({ description: 'If true, returns the result without saving anything.' }),
   })
   .meta({ id: 'GenerateTransportFees' });

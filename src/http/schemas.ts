@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { isSettable, preparePassword } from '../domain/passwords.ts';
+import { type DayOrder, type Range, withCheck } from './checks.ts';
 import { booleanOf, isScalar, withCoercion } from './coercion.ts';
 import { didYouMean } from './did-you-mean.ts';
 import { keepForm } from './received-text.ts';
@@ -91,24 +92,78 @@ export const email = z
 
 const timestampFormat = z.iso.datetime({ offset: true, local: true });
 
-/** A date, `YYYY-MM-DD`, in the years 1000 to 9999. Of a timestamp in a request, the date part is used. */
-export const date = withCoercion(
-  z.iso
-    .date()
-    .refine((day) => !/^\d{4}-\d\d-\d\d$/.test(day) || day >= '1000', 'must be between 1000-01-01 and 9999-12-31')
-    .meta({ examples: ['2026-09-01'] }),
-  (value) => timestampFormat.safeParse(value).data?.slice(0, 10) ?? value,
+/**
+ * The day of a timestamp if it is exactly 00:00 in its own offset, or has none. Otherwise the timestamp in UTC: only
+ * the database knows its day in the time zone of the school. Any other value stays.
+ */
+function toDayOrMoment(value: unknown): unknown {
+  // zod needs seconds in a timestamp with an offset.
+  const full = typeof value === 'string' ? value.replace(/(T\d\d:\d\d)(?=Z$|[+-]\d\d:\d\d$)/, '$1:00') : value;
+  const timestamp = timestampFormat.safeParse(full).data;
+  if (timestamp === undefined) return value;
+  const [, day = '', time = '', offset] = /^(.*)T(.*?)(Z|[+-]\d\d:\d\d)?$/.exec(timestamp) ?? [];
+  if (offset === undefined || /^[0:.]*$/.test(time)) return day;
+  const moment = new Date(timestamp);
+  return Number.isNaN(moment.getTime()) ? value : moment.toISOString();
+}
+
+/** A day, or a timestamp of `toDayOrMoment`. */
+const dayOrMoment = /^(\d{4}-\d\d-\d\d)(T\d\d:\d\d:\d\d\.\d{3}Z)?$/;
+
+/** A calendar date, `YYYY-MM-DD`. */
+const isDate = (text: string) => z.regexes.date.test(text);
+
+/**
+ * A date, `YYYY-MM-DD`, in the years 1000 to 9999. A request may have a timestamp, which becomes its day at the school
+ * before the operation runs; until then it is a text in UTC, so compare dates with `withDayOrder`.
+ */
+export const date = withCheck(
+  withCoercion(
+    z
+      .string()
+      .refine((text) => isDate(dayOrMoment.exec(text)?.[1] ?? ''), 'must be a date, YYYY-MM-DD')
+      .refine(
+        (text) =>
+          !dayOrMoment.test(text) || (isDate(text) ? text >= '1000' : text > '1000-01-02' && text < '9999-12-31'),
+        'must be between 1000-01-01 and 9999-12-31',
+      )
+      .meta({ examples: ['2026-09-01'], override: { type: 'string', format: 'date' } }),
+    toDayOrMoment,
+  ),
+  { check: 'day' },
 );
+
+/** Durations from the first to the last day of a range, relative to today at the school. */
+const around = (before: string, after: string): Range => ({ before, after });
+
+/** The plausible days of each kind of date, and how OpenAPI describes them. */
+const dayRanges = {
+  birth: [around('P120Y', 'P0D'), 'From 120 years ago to today.'],
+  joining: [around('P80Y', 'P1Y'), 'From 80 years ago to a year ahead.'],
+  /** Days on which something happens at the school: years, terms, holidays, leaves, lessons, exceptions. */
+  school: [around('P20Y', 'P10Y'), 'From 20 years ago to 10 years ahead.'],
+  payment: [around('P10Y', 'P0D'), 'From 10 years ago to today.'],
+  due: [around('P2Y', 'P10Y'), 'From 2 years ago to 10 years ahead.'],
+  /** The last day on which a document is valid. */
+  validity: [around('P20Y', 'P50Y'), 'From 20 years ago to 50 years ahead.'],
+} as const;
+
+/**
+ * A date of a request that must be plausible for its kind. A value that does not change is exempt.
+ * @param description  of the field
+ */
+export function dateOf(kind: keyof typeof dayRanges, description = '') {
+  const [range, text] = dayRanges[kind];
+  return withCheck(date.meta({ description: [description, text].filter(Boolean).join(' ') }), { check: 'day', range });
+}
 
 /** The day and the time zone of the school in a response, so that clients need not guess them. */
 export const schoolDay = {
   today: date.meta({ description: 'The day it is now in the time zone of the school (of an operator: in UTC).' }),
-  time_zone: z
-    .string()
-    .meta({
-      description: 'The time zone of the school, an IANA name. `UTC` for an operator.',
-      examples: ['Europe/Berlin'],
-    }),
+  time_zone: z.string().meta({
+    description: 'The time zone of the school, an IANA name. `UTC` for an operator.',
+    examples: ['Europe/Berlin'],
+  }),
 };
 
 /** The address of a picture in a response. */
@@ -131,33 +186,20 @@ export const clock = withCoercion(
   (value) => (typeof value === 'string' ? value.replace(/^(\d\d:\d\d):[0-5]\d(\.\d+)?$/, '$1') : value),
 );
 
-const dayMs = 24 * 60 * 60 * 1000;
+/** Adds pairs of days of which the second must not be before the first, if a request has both. */
+export const withDayOrder = <S extends z.ZodObject>(schema: S, ...pairs: DayOrder[]): S =>
+  withCheck(schema, { check: 'order', pairs });
 
-/** Number of days in a range, including both ends. */
-const dayCount = (from: string, to: string) => (Date.parse(to) - Date.parse(from)) / dayMs + 1;
-
-/** The parameters of date ranges. */
-const ranges = [
-  ['from_date', 'to_date'],
-  ['due_from', 'due_to'],
-] as const;
-
-/** Checks the date range of a query: the end is not before the start, and it has at most `maxDays` days. */
-export const dateRange = <Q extends z.ZodObject>(query: Q, maxDays = Infinity): Q =>
-  query.superRefine((given, context) => {
-    for (const [first, last] of ranges) {
-      const { [first]: from, [last]: to } = given as Record<string, string | undefined>;
-      if (from === undefined || to === undefined) continue;
-      const count = dayCount(from, to);
-      if (count < 1) context.addIssue({ code: 'custom', path: [last], message: `must not be before ${first}` });
-      if (count > maxDays)
-        context.addIssue({
-          code: 'custom',
-          path: [last],
-          message: `must be less than ${String(maxDays)} days after ${first}`,
-        });
-    }
-  });
+/** Checks the date ranges of a query: the end is not before the start, and they have at most `maxDays` days. */
+export function dateRange<Q extends z.ZodObject>(query: Q, maxDays = Infinity): Q {
+  const pairs = [
+    ['from_date', 'to_date'],
+    ['due_from', 'due_to'],
+  ].flatMap(([first = '', last = '']) =>
+    first in query.shape ? [{ first, last, ...(maxDays === Infinity ? {} : { max_days: maxDays }) }] : [],
+  );
+  return withDayOrder(query, ...pairs);
+}
 
 /** An amount of money: more than 0, with at most 2 decimals as written, so that nothing is rounded. */
 export const money = z
@@ -174,14 +216,17 @@ export const amount = z.number().meta({
   examples: [250.5],
 });
 
-/** A date and time in a request, ISO 8601. */
-export const moment = z.iso
-  .datetime({ offset: true })
-  .refine(
-    (m) => Number.isNaN(Date.parse(m)) || /^[1-9]\d{3}-/.test(new Date(m).toISOString()),
-    'must be between the years 1000 and 9999 in UTC',
-  )
-  .meta({ examples: ['2026-12-31T00:00:00Z'] });
+/** A date and time in a request, ISO 8601. It is at most 20 years ago or 100 years ahead, unless it does not change. */
+export const moment = withCheck(
+  z.iso
+    .datetime({ offset: true })
+    .refine(
+      (m) => Number.isNaN(Date.parse(m)) || /^[1-9]\d{3}-/.test(new Date(m).toISOString()),
+      'must be between the years 1000 and 9999 in UTC',
+    )
+    .meta({ examples: ['2026-12-31T00:00:00Z'] }),
+  { check: 'moment', range: around('P20Y', 'P100Y') },
+);
 
 /** A date and time in a response, in UTC. */
 export const timestamp = z.iso.datetime({ offset: true }).meta({ examples: ['2026-09-01T08:00:00.000000+00:00'] });

@@ -1,6 +1,7 @@
 import type { Request, RequestHandler, Response } from 'express';
 import type { CallAnswer, CallContext } from '../database/call.ts';
 import { validator } from './body/validate.ts';
+import type { PlacedCheck } from './checks.ts';
 import { fileContext, requestContext, writeContext } from './call-context.ts';
 import type { Endpoint, Exchange, FileResponse, HandledResponse, JsonKind } from './endpoint.ts';
 import { isHandled } from './endpoint.ts';
@@ -27,8 +28,15 @@ interface Prepared {
 type Responder = (req: Request, res: Response, prepared: Prepared) => Promise<void>;
 
 /** Prepares the call of the operation with these parameters. */
-function prepare(services: Services, operation: Operation, req: Request, res: Response, params: Prepared['params']) {
+function prepare(
+  services: Services,
+  operation: Operation,
+  req: Request,
+  res: Response,
+  { params, checks }: { params: Prepared['params']; checks: PlacedCheck[] },
+) {
   const context = requestContext(req, res, services.config);
+  if (checks.length > 0) context.checks = checks;
   // For the ETag. A deleted record has none.
   if (req.method !== 'DELETE') context.needs_version = true;
   if (req.claims || req.apiKey)
@@ -106,13 +114,19 @@ export function serve(services: Services, route: Route): RequestHandler {
   const { resolve, passwordField } = endpoint;
   const validate = validator(endpoint, method, path);
   const respond = responder(services, route);
-  const read = (req: Request) => (resolve ? resolve(validate(req), services) : validate(req));
+  const read = (req: Request) => {
+    const { params, checks } = validate(req);
+    return { params: resolve ? resolve(params, services) : params, checks };
+  };
   if (passwordField === undefined)
     return async (req, res) => respond(req, res, prepare(services, operation, req, res, read(req)));
   return async (req, res) => {
-    const { [passwordField]: password, ...params } = read(req);
+    const {
+      params: { [passwordField]: password, ...params },
+      checks,
+    } = read(req);
     // Without the password, because the hash of the request is stored and would help to guess it.
-    const prepared = prepare(services, operation, req, res, params);
+    const prepared = prepare(services, operation, req, res, { params, checks });
     if (typeof password === 'string') {
       // Hashing is expensive. Check the caller's rights before.
       await admit(services, operation, prepared);

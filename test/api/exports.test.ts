@@ -52,7 +52,7 @@ beforeAll(async () => {
     fee_structure_id: structureId,
     class_id: classId,
     amount: 1e9,
-    due_date: '2090-01-01',
+    due_date: '2034-01-01',
   });
   await pay(2500);
 });

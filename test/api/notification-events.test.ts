@@ -381,7 +381,7 @@ test('a new future holiday notifies all users, and a recurring one with its next
       (recipient) => `${recipient} Holiday: Tomorrow There is no school on ${longDate(day(1))}: Tomorrow.`,
     ),
   );
-  expect(await add('Far', '2090-01-01')).toHaveLength(2);
+  expect(await add('Far', '2034-01-01')).toHaveLength(2);
   expect(await add('Today', day(0))).toEqual([]);
   expect(await add('Past', '2020-01-01')).toEqual([]);
   const next = day(40);

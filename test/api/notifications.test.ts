@@ -358,7 +358,7 @@ describe('a school without the feature notifications', () => {
       ['POST', `${path}/read-all`],
     ] as const)
       expect((await mine.admin.send(method, url, {}, 403)).error).toBe('feature_disabled');
-    await mine.admin.post('/api/holidays', { name: 'Quiet', date: '2090-01-01' }, 201);
+    await mine.admin.post('/api/holidays', { name: 'Quiet', date: '2034-01-01' }, 201);
     const [row] = await service.database.query<{ n: number }>(
       `select count(*)::integer as n from ${mine.schema}.notification`,
     );

@@ -240,7 +240,7 @@ describe('concurrent requests', () => {
 
   test('two payments that together exceed the balance of an invoice: one is recorded, the other gets a 409 that names the balance', async () => {
     const { student_id } = await createFee();
-    const body = { student_id, due_date: '2999-01-01', items: [{ description: 'Book', amount: 100 }] };
+    const body = { student_id, due_date: '2034-01-01', items: [{ description: 'Book', amount: 100 }] };
     const { data: invoice } = await world.school.admin.post<{ id: number }>('/api/fees/invoices', body, 201);
     const lock = `select from ${world.school.schema}.invoice where id = ${invoice.id} for update`;
     const answers = await race<Answer<Payment>>(service.database, lock, 2, () =>
@@ -283,7 +283,7 @@ test('payment.create does not allow billing, and fee.manage does not allow recor
   const { data: paid } = await world.pay(id, 1);
   const { data: invoice } = await world.school.admin.post<{ id: number }>(
     '/api/fees/invoices',
-    { student_id, due_date: '2999-01-01', items: [{ description: 'Book', amount: 5 }] },
+    { student_id, due_date: '2034-01-01', items: [{ description: 'Book', amount: 5 }] },
     201,
   );
   const paymentRequests: [string, string, object?][] = [
@@ -299,10 +299,10 @@ test('payment.create does not allow billing, and fee.manage does not allow recor
     ['DELETE', '/api/finance/fee-structures/1/components/1'],
     ['POST', '/api/finance/fee-structures/1/assign-classes', { class_ids: [] }],
     ['POST', '/api/finance/student-fees/generate', { fee_structure_id: 1 }],
-    ['PUT', `/api/finance/student-fees/${id}`, { due_date: '2999-01-01' }],
+    ['PUT', `/api/finance/student-fees/${id}`, { due_date: '2034-01-01' }],
     ['DELETE', `/api/finance/student-fees/${id}`],
     ['POST', `/api/finance/student-fees/${id}/waive`, { reason: 'x' }],
-    ['POST', '/api/fees/invoices', { student_id, due_date: '2999-01-01', items: [{ description: 'Book', amount: 5 }] }],
+    ['POST', '/api/fees/invoices', { student_id, due_date: '2034-01-01', items: [{ description: 'Book', amount: 5 }] }],
     ['PUT', `/api/fees/invoices/${invoice.id}`, { notes: 'x' }],
     ['DELETE', `/api/fees/invoices/${invoice.id}`],
     ['POST', `/api/fees/invoices/${invoice.id}/issue`],

@@ -95,7 +95,7 @@ export async function prepareRequests(url: string, folder: string, dataDir: stri
   if (!year || !student || !promoted || !updatedFee || !waivedFee || !deletedFee || !paidFee)
     throw new Error('The demo school has no current year, or too few students or fees.');
   const grade = await first('/api/grades');
-  const nextYear = await create('/api/academics/years', { name: 'Next', ...laterYear(2090) });
+  const nextYear = await create('/api/academics/years', { name: 'Next', ...laterYear(2030) });
   const nextClass = await create('/api/classes', { name: 'Next', grade_id: grade.id, academic_year_id: nextYear.id });
   const newClass = await create('/api/classes', { name: 'New', grade_id: grade.id, academic_year_id: year.id });
   const newStudent = (last_name: string) => create('/api/students', { first_name: 'New', last_name });
@@ -339,9 +339,9 @@ export async function prepareRequests(url: string, folder: string, dataDir: stri
     attendance_mark: { body: { date: dayFromNow(0), records: [{ student_id: student.id, status: 'present' }] } },
     attendance_my_classes: asTeacher,
     attendance_me: { as: 'student' },
-    academics_years_create: { body: laterYear(2092) },
+    academics_years_create: { body: laterYear(2032) },
     academic_terms_create: {
-      body: { academic_year_id: nextYear.id, start_date: '2090-09-01', end_date: '2090-12-01' },
+      body: { academic_year_id: nextYear.id, start_date: '2030-09-01', end_date: '2030-12-01' },
     },
     fee_structures_components_create: { body: { amount: 10 } },
     fee_structures_components_delete: { path: { id: structure.id, component_id: structure.components[1]?.id ?? 0 } },
@@ -369,7 +369,7 @@ export async function prepareRequests(url: string, folder: string, dataDir: stri
     notifications_send: { body: { all: true, title: 'School trip', message: 'Tomorrow' } },
     notifications_events_update: { path: { key: 'holiday.added' }, body: { is_enabled: true } },
     notifications_delete: { path: { id: notifications[1]?.id ?? 0 } },
-    holidays_create: { body: { date: '2090-10-02' } },
+    holidays_create: { body: { date: '2030-10-02' } },
     transport_buses_create: { body: { capacity: 40 } },
     transport_routes_reorder: {
       path: { id: route.id },
@@ -379,7 +379,7 @@ export async function prepareRequests(url: string, folder: string, dataDir: stri
     transport_schedules_list: { query: { from_date: dayFromNow(0), to_date: dayFromNow(6) } },
     transport_exceptions_create: { body: { date: dayFromNow(14), kind: 'cancelled' } },
     transport_assignments_create: { body: { route_id: route.id } },
-    transport_assignments_update: { body: { ends_on: '2090-12-31' } },
+    transport_assignments_update: { body: { ends_on: '2030-12-31' } },
     transport_fee_plans_create: { body: { route_id: route.id, amount: 10 } },
     transport_fee_plans_generate: { body: { date: dayFromNow(0) } },
     users_sessions_list: { path: { id: user.id } },
@@ -405,7 +405,7 @@ export async function prepareRequests(url: string, folder: string, dataDir: stri
     platform_questions_update: { body: { query } },
     platform_notification_settings_update: { body: { sender_name: 'Schools' } },
     school_setup_school_info: { file: jpg },
-    school_setup_academic_year: { body: laterYear(2094) },
+    school_setup_academic_year: { body: laterYear(2034) },
     school_setup_grades: { body: { grades: [{ name: 'Grade 13' }] } },
     devices_register: { body: { token: 'a-token-of-a-device', platform: 'android' } },
     devices_delete: { path: { token: 'a-token-of-a-device' } },

@@ -162,7 +162,7 @@ describe('an event', () => {
     const items = [{ description: 'Book', amount: 20, quantity: 2 }];
     const { data: draft } = await school.admin.post<{ id: number }>(
       '/api/fees/invoices',
-      { student_id, due_date: '2099-01-01', items, status: 'draft' },
+      { student_id, due_date: '2034-01-01', items, status: 'draft' },
       201,
     );
     const { id } = draft;
@@ -186,7 +186,7 @@ describe('an event', () => {
     await hook.message('invoice.voided', { id, status: 'void' });
     const { data: other } = await school.admin.post<{ id: number }>(
       '/api/fees/invoices',
-      { student_id, due_date: '2099-01-01', items },
+      { student_id, due_date: '2034-01-01', items },
       201,
     );
     await hook.message('invoice.created', { id: other.id });
@@ -198,7 +198,7 @@ describe('an event', () => {
     const { id: student_id } = await addStudent();
     const { data: invoice } = await school.admin.post<{ id: number }>(
       '/api/fees/invoices',
-      { student_id, due_date: '2099-01-01', items: [{ description: 'Book', amount: 20 }] },
+      { student_id, due_date: '2034-01-01', items: [{ description: 'Book', amount: 20 }] },
       201,
     );
     // As if time had passed.

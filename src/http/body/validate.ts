@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { type Endpoint, pathParameters, queryOf } from '../endpoint.ts';
 import { ApiError, type ErrorDetail } from '../../domain/errors.ts';
+import { type PlacedCheck, checkFinder } from '../checks.ts';
 import { coerce } from '../coercion.ts';
 import { didYouMean } from '../did-you-mean.ts';
 import { receivedText } from '../received-text.ts';
@@ -147,6 +148,13 @@ export function readOnlyFields({ body, response }: Endpoint, method: string): st
   return data instanceof z.ZodObject ? Object.keys(data.shape).filter((key) => !(key in body.shape)) : [];
 }
 
+/** A valid request. */
+interface Validated {
+  params: Record<string, unknown>;
+  /** What the database has to check of the parameters. */
+  checks: PlacedCheck[];
+}
+
 /**
  * Creates the validator of an endpoint's path, query and body. A client may send a record back as it was read. Fields
  * that only the response has are passed on as `read_only`: `core.run_write` compares them with the stored record, or
@@ -158,6 +166,8 @@ export function validator(endpoint: Endpoint, method: string, path: string) {
   const { body } = endpoint;
   const fields = body instanceof z.ZodObject ? body.shape : {};
   const readOnly = readOnlyFields(endpoint, method);
+  const findInQuery = checkFinder(query);
+  const findInBody = body && checkFinder(body);
   for (const name of Object.keys(params.shape)) {
     if (name in query.shape || name in fields) throw new Error(`${method} ${path}: ${name} is declared twice`);
   }
@@ -167,7 +177,7 @@ export function validator(endpoint: Endpoint, method: string, path: string) {
       ? parse(body, input, { isUpdate: isUpdate(method) || endpoint.isUpdate === true })
       : { items: parse(body, input) };
   };
-  return (request: { params: unknown; query: unknown; body: unknown }): Record<string, unknown> => {
+  return (request: { params: unknown; query: unknown; body: unknown }): Validated => {
     let input: unknown = request.body === undefined ? {} : receivedText(body ?? z.unknown(), request.body);
     let given = {};
     if (readOnly.length > 0 && input !== null && typeof input === 'object' && !Array.isArray(input)) {
@@ -177,11 +187,13 @@ export function validator(endpoint: Endpoint, method: string, path: string) {
       if (own && Object.keys(own).length > 0) given = { read_only: own };
       input = other;
     }
-    return {
-      ...parseQuery(query, receivedText(query, request.query)),
-      ...parseBody(input),
-      ...given,
-      ...parse(params, receivedText(params, request.params)),
-    };
+    const ofQuery = parseQuery(query, receivedText(query, request.query));
+    const ofBody = parseBody(input);
+    const checks: PlacedCheck[] = [];
+    findInQuery?.(ofQuery, [], checks);
+    if (body instanceof z.ZodArray) findInBody?.(ofBody['items'], ['items'], checks);
+    else findInBody?.(ofBody, [], checks);
+    const ofPath = parse(params, receivedText(params, request.params));
+    return { params: { ...ofQuery, ...ofBody, ...given, ...ofPath }, checks };
   };
 }

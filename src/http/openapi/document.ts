@@ -223,9 +223,10 @@ export function openapiDocument(
           'Requests may be less strict than the schemas. Numbers and booleans may be text (`"12"`, `"true"`). In an ' +
           'optional field, an empty string means null. If the field cannot be null, null means that the field is ' +
           'absent, and so does an empty string, except in updates, where that is a 400. ' +
-          'The values of a list of words (`enum`) are recognized regardless of case, spaces, `-` and `_`. A ' +
-          'timestamp is accepted as a date. The date part is used. The time zone is ignored. A time of day may ' +
-          'have seconds, which are dropped. A `day_of_week` of 0 is Sunday, like 7. Flags in a query are `true`, `false`, `1` or ' +
+          'The values of a list of words (`enum`) are recognized regardless of case, spaces, `-` and `_`. ' +
+          'A timestamp is accepted as a date: at exactly 00:00 in its own offset, or without one, its date part ' +
+          'is used. Any other moment is its day in the time zone of the school. A time of day may have seconds, ' +
+          'which are dropped. A `day_of_week` of 0 is Sunday, like 7. Flags in a query are `true`, `false`, `1` or ' +
           '`0`. An update may send the whole record as it was read. Of fields that are `readOnly`, ids, timestamps, ' +
           'statuses and other values that only the service sets must be unchanged, and derived values such as names ' +
           'and counts are ignored. An update that changes nothing answers 200 in every state and leaves no trace. A ' +

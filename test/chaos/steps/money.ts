@@ -22,7 +22,7 @@ const generate: Step = async (world, n) => {
   const body = {
     fee_structure_id: structure.id,
     date: day(date),
-    due_date: n() < 0.5 ? '2020-01-01' : '2999-01-01',
+    due_date: n() < 0.5 ? `${String(new Date().getUTCFullYear() - 1)}-01-01` : '2034-01-01',
     prorate: n() < 0.3,
     dry_run: n() < 0.1,
     ...(n() < 0.3 ? { class_ids: [pick(year.classes, n)] } : {}),

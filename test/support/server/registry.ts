@@ -116,8 +116,8 @@ const fixedBodies: Record<string, Record<string, unknown> | ((id: number) => Rec
   holidays_create: { date: `${thisYear}-${today.endsWith('-12-31') ? '01-01' : '12-31'}` },
   // A term within the year of School.classroom, and other years outside it.
   academic_terms_create: { start_date: `${thisYear}-03-01`, end_date: `${thisYear}-06-30` },
-  academics_years_create: { start_date: '2090-08-01', end_date: '2091-07-31' },
-  school_setup_academic_year: { start_date: '2092-08-01', end_date: '2093-07-31' },
+  academics_years_create: { start_date: '2030-08-01', end_date: '2031-07-31' },
+  school_setup_academic_year: { start_date: '2032-08-01', end_date: '2033-07-31' },
   // Needed for billing.
   fee_structures_create: { components: [{ name: 'Tuition', amount: 100, frequency: 'annual' }] },
   // The plan of the test schools, so that no feature is lost.
