@@ -49,10 +49,11 @@ export async function mailTo(service: TestService, address: string, subject: str
   );
 }
 
-/** Waits until the worker has run all queued jobs except `deliver`. */
+/** Waits until the worker has run all queued jobs except `deliver` and emails that wait for the pause of their address. */
 export async function queueIsEmpty(service: TestService): Promise<void> {
   // Does not wait for `deliver` jobs (push and email of notifications), which other test files cover.
-  const jobs = "select from graphile_worker.jobs where task_identifier <> 'deliver' limit 1";
+  const jobs =
+    "select from graphile_worker.jobs where task_identifier <> 'deliver' and coalesce(key, '') not like 'later:%' limit 1";
   await until(async () => {
     const found = await Promise.all(service.database.all().map((database) => database.query(jobs)));
     return found.flat().length === 0 || undefined;
