@@ -201,7 +201,7 @@ grant select (tenant_id, refreshed_at) on mart.school to school_analyst;
 grant select (id, name, subdomain, status, plan_id, is_setup_complete, trial_ends_at, time_zone, created_at)
   on platform.tenant to school_analyst;
 grant select (tenant_id, students, teachers, classes) on platform.tenant_usage to school_analyst;
-grant select (tenant_id, plan_id, status, started_at, current_period_end, grace_days) on platform.subscription
+grant select (tenant_id, plan_id, status, started_at, current_period_end, grace_days, is_final) on platform.subscription
   to school_analyst;
 grant select on core.current_subscription to school_analyst;
 grant select (id, name, price_monthly) on platform.plan to school_analyst;

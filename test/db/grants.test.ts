@@ -303,7 +303,7 @@ const grantedTables: Record<string, string[]> = {
   'platform.setting': ['school_platform SELECT', 'school_platform UPDATE (currency, updated_at)'],
   'platform.state_transition': ['school_platform SELECT'],
   'platform.subscription': [
-    'school_analyst SELECT (tenant_id, plan_id, status, started_at, current_period_end, grace_days)',
+    'school_analyst SELECT (tenant_id, plan_id, status, started_at, current_period_end, grace_days, is_final)',
     'school_platform INSERT (tenant_id, plan_id, status, current_period_end)',
     'school_platform SELECT',
     'school_platform UPDATE (plan_id, status, started_at, current_period_end, updated_at, grace_days, is_final)',
