@@ -8,7 +8,7 @@ select core.define_operation('webhooks_create', p_permission => 'webhook.manage'
   p_errors => '{conflict}');
 select core.define_operation('webhooks_get', p_permission => 'webhook.manage', p_record => 'webhook');
 select core.define_operation('webhooks_update', p_permission => 'webhook.manage', p_record => 'webhook',
-  p_errors => '{invalid_state}');
+  p_present => 'none', p_errors => '{invalid_state}');
 select core.define_operation('webhooks_delete', p_permission => 'webhook.manage', p_record => 'webhook');
 select core.define_operation('webhooks_rotate_secret', p_permission => 'webhook.manage', p_record => 'webhook');
 select core.define_operation('webhooks_test', p_permission => 'webhook.manage', p_record => 'webhook',
@@ -229,6 +229,9 @@ declare
 begin
   perform api.require_webhook((p ->> 'id')::bigint);
   v_before := api.webhook_record((p ->> 'id')::bigint);
+  if core.repeats(p - '{id,read_only}'::text[], v_before) then
+    return v_before;
+  end if;
   v_webhook := api.webhook_update(p);
   perform api.require_webhook_events(array(select jsonb_array_elements_text(v_webhook -> 'events')));
   perform core.audit_school('webhook.update', (p ->> 'id')::bigint, v_before, v_webhook);
@@ -236,7 +239,7 @@ begin
 end $$;
 comment on function api.webhooks_update is
   'Updates a webhook, as api.webhook_update. Raises forbidden if the user lacks the permission of one of its '
-  'events, before or after the change.';
+  'events, before or after the change. That is why it compares the values itself.';
 
 create function api.webhooks_delete(p jsonb) returns json language plpgsql as $$
 begin

@@ -142,7 +142,9 @@ begin
       coalesce(p_present, case when p_record is not null and p_name like '%\_update' then 'record' else 'none' end),
       coalesce(p_record, (select record from core.operation where name = p_present)),
       p_lock_first, p_content,
-      coalesce(p_reader, case when p_access = 'tenant' and p_present not in ('record', 'none') then p_present end),
+      coalesce(p_reader, (
+        select name from core.operation
+        where name = p_present and access = 'tenant' and permission is distinct from p_permission)),
       p_errors, p_needs_search_path);
 end $define$;
 comment on function core.define_operation is 'Defines an operation: who may run it and which errors it can answer.';

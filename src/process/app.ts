@@ -169,7 +169,7 @@ export function createApp(services: Services, operations: readonly Operation[]):
       }),
     );
   }
-  app.use(refuseInvalidText);
+  app.use(['/api', '/graphql'], refuseInvalidText);
   app.use('/api/health', setPattern('/api/health'), healthRouter(services));
   app.use(
     '/api/docs',

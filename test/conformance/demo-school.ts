@@ -367,6 +367,7 @@ export async function prepareRequests(url: string, folder: string, dataDir: stri
     schedule_feeds_create: { body: { kind: 'class', class_id: student.class_id } },
     calendar_get: { path: { token: /([^/]+)\.ics/.exec(feed.url)?.[1] ?? '' } },
     notifications_send: { body: { all: true, title: 'School trip', message: 'Tomorrow' } },
+    notifications_events_get: { path: { key: 'holiday.added' } },
     notifications_events_update: { path: { key: 'holiday.added' }, body: { is_enabled: true } },
     notifications_delete: { path: { id: notifications[1]?.id ?? 0 } },
     holidays_create: { body: { date: '2030-10-02' } },

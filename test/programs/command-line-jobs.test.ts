@@ -56,7 +56,11 @@ async function withWorker(send: () => Promise<void>, work: () => Promise<void>):
   }
 }
 
-beforeEach(() => database.query('delete from graphile_worker._private_jobs'));
+beforeEach(async () => {
+  await database.query('delete from graphile_worker._private_jobs');
+  // The pause between two invitations to one address.
+  await database.query('delete from platform.rate_limit_counter');
+});
 
 describe('school jobs', () => {
   test('list counts jobs by task and state, shows the age of the oldest ready job, and reports that no worker is alive', async () => {
