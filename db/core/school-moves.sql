@@ -41,7 +41,8 @@ begin
   execute format('comment on schema %I is %L', p_schema, p_version);
 end $$;
 comment on function core.move_note_version is
-  'Notes the schema version of a school at its schema, while the row of the school has the version 0.';
+  'Notes the schema version of a school at its schema, while the row of the school has the version 0. Null when the '
+  'school is opened there: a schema with a note is a copy that no request has used.';
 
 create function core.move_version(p_schema text) returns integer
   language sql stable set search_path = pg_catalog, pg_temp
@@ -73,6 +74,7 @@ begin
   update platform.tenant
     set schema_version = core.move_version(v_aside), node_id = null
     where id = p_tenant_id;
+  perform core.move_note_version(v_aside, null);
   execute format('alter schema %I rename to %I', v_aside, 'tenant_' || p_tenant_id);
   perform core.move_jobs_release(p_tenant_id);
 end $$;

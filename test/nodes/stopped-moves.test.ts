@@ -11,6 +11,7 @@ import {
   confirm,
   holdRow,
   move,
+  pools,
   publicationsOn,
   rows,
   schemasOn,
@@ -322,6 +323,36 @@ describe('a move that stops', () => {
       ),
     );
     await school.admin.get('/api/students');
+    await confirm(school);
+  });
+});
+
+describe('a move never replaces', () => {
+  test('a school that is open on its target, as after its server was restored to a moment before a move', async () => {
+    const school = await schoolOn('node-1');
+    await move(school, 'node-2');
+    await school.admin.post('/api/students', { first_name: 'Ada', last_name: unique('Moved') }, 201);
+    // As node-1 and the home were before the move.
+    await pools['node-1'].query('select core.move_reopen($1)', [school.id]);
+    const nodeId = (name: string) => `(select id from platform.node where name = '${name}')`;
+    const atHome = (name: string) =>
+      pools.home.query(`update platform.tenant set node_id = ${nodeId(name)} where id = ${school.id}`);
+    await atHome('node-1');
+    await expect(move(school, 'node-2')).rejects.toThrow('The school is open on node-2 too');
+    expect(await rows('node-2', `select first_name from ${school.schema}.student`)).toEqual([{ first_name: 'Ada' }]);
+    await atHome('node-2');
+    await pools['node-1'].query('select core.move_close($1, id) from platform.node where is_this', [school.id]);
+    expect(await students(school)).toHaveLength(1);
+    await confirm(school);
+  });
+
+  test('a schema of the school that no move has created', async () => {
+    const school = await schoolOn('node-1');
+    await pools['node-2'].query(`create schema ${school.schema}; create table ${school.schema}.kept as select 1 as id`);
+    await expect(move(school, 'node-2')).rejects.toThrow(`a schema ${school.schema} that no move has created`);
+    expect(await rows('node-2', `select id from ${school.schema}.kept`)).toEqual([{ id: 1 }]);
+    await pools['node-2'].query(`drop schema ${school.schema} cascade`);
+    await move(school, 'node-2');
     await confirm(school);
   });
 });

@@ -4,8 +4,8 @@ import { requireCopies } from '../nodes/copies.ts';
 import { isCopying, requireReplicationLimits } from '../replication/limits.ts';
 import { waitForTables } from '../replication/subscriptions.ts';
 import { endSubscription, isBegun, publish, subscribeToSchool } from './replication.ts';
-import { type Move, schemaOf } from './school.ts';
-import { dropSchema, lockSchool, schoolTables, writeTenant } from './tables.ts';
+import { hasSchema, type Move, schemaOf } from './school.ts';
+import { dropSchema, lockSchool, requireClosed, schoolTables, writeTenant } from './tables.ts';
 
 /** How many tables of a school the target has copied. */
 export interface CopyProgress {
@@ -52,28 +52,48 @@ async function requireKeys({ source, school }: Move): Promise<void> {
   if (rows.length > 0) throw new Error(`These tables have no primary key: ${rows.map(({ name }) => name).join(', ')}`);
 }
 
+/**
+ * Drops the tables that an earlier attempt of the move has created.
+ * @throws if the target has other tables of the school, whose rows may be newer than those of the source
+ */
+async function dropEarlierCopy({ target, to, school }: Move): Promise<void> {
+  const schema = schemaOf(school);
+  const { rows } = await target.query<{ is_copy: boolean }>(
+    `select core.move_version($2) is not null
+       and not exists (select from platform.tenant where id = $1 and (node_id is null or schema_version > 0)) as is_copy`,
+    [school, schema],
+  );
+  if (!rows[0]?.is_copy && (await hasSchema(target, schema)))
+    throw new Error(
+      `${to.name} has a schema ${schema} that no move has created. Nothing was changed. Find out what it contains, ` +
+        `then rename or drop it: alter schema ${schema} rename to …`,
+    );
+  await dropSchema(target, schema);
+}
+
 /** Creates the empty tables of a school on the target, at the current version. */
 async function createTables(move: Move): Promise<void> {
   const { target, school } = move;
-  await dropSchema(target, schemaOf(school));
+  await dropEarlierCopy(move);
   await asReplica(target, () => writeTenant(move));
   await inTransaction(target, async () => {
     await target.query('select core.tenant_migrate($1)', [school]);
     await target.query('update platform.tenant set schema_version = 0 where id = $1', [school]);
+    // dropEarlierCopy and lockSchool read it: the row of the school has 0.
+    await target.query('select core.move_note_version($1, (select max(version) from platform.tenant_migration))', [
+      schemaOf(school),
+    ]);
   });
   await asReplica(target, async () => {
     // Migrations insert rows too.
     for (const name of await schoolTables(target, school))
       await target.query(`delete from ${schemaOf(school)}.${target.escapeIdentifier(name)}`);
-    // lockSchool reads it: the row of the school has 0.
-    await target.query('select core.move_note_version($1, (select max(version) from platform.tenant_migration))', [
-      schemaOf(school),
-    ]);
   });
 }
 
-/** Creates the publication, and the empty tables on the target. */
+/** Creates the publication, and the empty tables on the target. @throws if the target has the school open */
 async function prepare(move: Move): Promise<void> {
+  await requireClosed(move);
   await publish(move, []);
   // Without its slot it is that of a move that was given up with --lost, before its server came back.
   await endSubscription(move);

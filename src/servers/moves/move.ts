@@ -85,8 +85,10 @@ async function openSchool({ source, target, school }: Move): Promise<void> {
       'update platform.tenant set schema_version = $2, node_id = null where id = $1 and node_id is not null',
       [school, rows[0]?.version],
     );
-    if (rowCount === 1) await target.query('select core.move_jobs_add($1)', [rows[0]?.jobs]);
-    else if (!(await isOpenOn(target, school))) throw new Error('The row of the school is missing on the target.');
+    if (rowCount === 1) {
+      await target.query('select core.move_note_version($1, null)', [schemaOf(school)]);
+      await target.query('select core.move_jobs_add($1)', [rows[0]?.jobs]);
+    } else if (!(await isOpenOn(target, school))) throw new Error('The row of the school is missing on the target.');
   });
 }
 

@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import type { Server } from '../servers.ts';
-import { type Move, schemaOf } from './school.ts';
+import { isOpenOn, type Move, schemaOf } from './school.ts';
 
 /** A table outside the schemas of schools that has rows of them. */
 export interface SharedTable {
@@ -53,10 +53,25 @@ export async function writeTenant({ source, target, from, to, school }: Move): P
 }
 
 /**
- * Locks the row of a school on the source, so that changes by operators wait, until the transaction ends.
- * @throws if the source no longer has the school, or has migrated it since its tables were created on the target
+ * @throws if the target has the school open. Then the directory is wrong, for example because a server was restored to a
+ * moment before an earlier move, and what the target has may be newer than what would replace it
  */
-export async function lockSchool({ source, target, school }: Move): Promise<void> {
+export async function requireClosed({ target, from, to, school }: Move): Promise<void> {
+  if (await isOpenOn(target, school))
+    throw new Error(
+      `The school is open on ${to.name} too, and the move would replace its rows there by those of ${from.name}. ` +
+        'Nothing was changed. One of the servers, or the home, was probably restored to a moment before an earlier ' +
+        'move. Find out which one has the newer rows.',
+    );
+}
+
+/**
+ * Locks the row of a school on the source, so that changes by operators wait, until the transaction ends.
+ * @throws if the source no longer has the school, or has migrated it since its tables were created on the target; or if
+ * the target has the school open
+ */
+export async function lockSchool(move: Move): Promise<void> {
+  const { source, target, school } = move;
   const { rows } = await source.query<{ version: number }>(
     `select schema_version as version from platform.tenant
      where id = $1 and node_id is null and schema_version > 0
@@ -64,6 +79,7 @@ export async function lockSchool({ source, target, school }: Move): Promise<void
     [school],
   );
   if (!rows[0]) throw new Error('The school is no longer on the server from which it moves.');
+  await requireClosed(move);
   const { rows: copies } = await target.query<{ version: number | null }>('select core.move_version($1) as version', [
     schemaOf(school),
   ]);
