@@ -280,18 +280,11 @@ describe('migrating schools', () => {
   });
 });
 
-test('a dry run tries the pending shared migrations too, and tells their locks', async () => {
-  const database = await newDatabase();
-  // The database of a release before the tables of delayed migrations.
-  await database.query('drop table platform.replaced_migration_tenant, platform.replaced_migration');
-  await database.query('drop table platform.delayed_migration');
-  await database.query('drop trigger touch on platform.tenant_migration');
-  await database.query('alter table platform.tenant_migration drop column is_required, drop column updated_at');
-  // And before that of nodes.
-  await database.query('alter table platform.tenant drop column node_id cascade');
+/** Makes a shared migration pending again, without undoing it. Returns the name of its file. */
+async function forgetShared(database: TestDatabase, ending: string): Promise<string | undefined> {
   const file = (await sqlFiles('migrations/committed'))
     .map(({ name }) => basename(name))
-    .find((name) => name.endsWith('-delayed-migrations.sql'));
+    .find((name) => name.endsWith(ending));
   // The stored name has only the number. Later migrations stay: the next one takes its place in the chain of hashes.
   const number = [file?.slice(0, 6)];
   await database.query(
@@ -305,6 +298,33 @@ test('a dry run tries the pending shared migrations too, and tells their locks',
     number,
   );
   expect(deleted).toHaveLength(1);
+  return file;
+}
+
+test('a dry run of a school calls the functions that pending shared migrations create', async () => {
+  const database = await newDatabase();
+  const { id } = await register(database);
+  await database.query('drop function public.search_form(text) cascade');
+  await database.query('alter table platform.plan drop column is_public cascade');
+  await database.query('alter table platform.subscription drop column is_final cascade');
+  await forgetShared(database, '-final-subscriptions.sql');
+  const { shared, tenants } = await migrate({ ownerUrl: database.url, dryRun: true });
+  expect(shared?.error).toBeUndefined();
+  expect(tenants).toMatchObject([{ tenant: String(id), applied: latest }]);
+  expect(tenants[0]?.error).toBeUndefined();
+  expect(await database.query("select to_regprocedure('public.search_form(text)') as name")).toEqual([{ name: null }]);
+});
+
+test('a dry run tries the pending shared migrations too, and tells their locks', async () => {
+  const database = await newDatabase();
+  // The database of a release before the tables of delayed migrations.
+  await database.query('drop table platform.replaced_migration_tenant, platform.replaced_migration');
+  await database.query('drop table platform.delayed_migration');
+  await database.query('drop trigger touch on platform.tenant_migration');
+  await database.query('alter table platform.tenant_migration drop column is_required, drop column updated_at');
+  // And before that of nodes.
+  await database.query('alter table platform.tenant drop column node_id cascade');
+  const file = await forgetShared(database, '-delayed-migrations.sql');
   const before = await snapshot(database);
   const { shared } = await migrate({ ownerUrl: database.url, dryRun: true });
   expect(shared).toMatchObject({ pending: [file], untried: [] });

@@ -2,6 +2,7 @@ import type pg from 'pg';
 import { sqlFile } from './install.ts';
 import { retryLockConflicts } from '../lock-conflicts.ts';
 import { withOwner } from '../pool/pool.ts';
+import { inspectMigration, newHistory } from './migration-rules.ts';
 import { type Publication, writeTexts } from './tenant-migrations.ts';
 
 /** The strongest lock on a table that a transaction held. */
@@ -117,14 +118,41 @@ async function rolledBack<T>(client: pg.ClientBase, work: () => Promise<T>): Pro
   }
 }
 
+/** What the database does not have yet when the dry run of a school begins. */
+export interface Missing {
+  publication: Publication;
+  /** The functions that pending shared migrations create. */
+  functions: string[];
+}
+
+/**
+ * The statements with which pending shared migrations create functions, which tenant migrations may call. What else these
+ * migrations do would lock tables of all schools while a school is tried.
+ */
+export async function pendingFunctions(pending: string[]): Promise<string[]> {
+  const history = newHistory();
+  const functions: string[] = [];
+  for (const name of pending)
+    functions.push(
+      ...(await inspectMigration((await sqlFile(`migrations/committed/${name}`)).text, history)).functions,
+    );
+  return functions.map((statement) => statement.replace(/^create\s+(or\s+replace\s+)?/i, 'create or replace '));
+}
+
 /**
  * Migrates a school and rolls it back. The school answers 503 meanwhile, as in a real run.
- * @param publication  the texts that the database does not have yet
  * @throws the error of the migration
  */
-export const rehearseTenant = (client: pg.ClientBase, id: string, publication: Publication): Promise<Rehearsal> =>
+export const rehearseTenant = (
+  client: pg.ClientBase,
+  id: string,
+  { publication, functions }: Missing,
+): Promise<Rehearsal> =>
   retryLockConflicts(() =>
     rolledBack(client, async () => {
+      // Their bodies may name tables that the same migrations create.
+      await client.query('set local check_function_bodies = off');
+      for (const statement of functions) await client.query(statement);
       await writeTexts(client, publication);
       return rehearse(client, `core.relations_in('tenant_${id}')`, () =>
         client.query('select core.tenant_migrate($1)', [id]),

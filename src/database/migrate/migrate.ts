@@ -7,7 +7,7 @@ import { roleSettings } from '../../domain/role-settings.ts';
 import type { NamedTenant } from '../find-tenant.ts';
 import { retryLockConflicts } from '../lock-conflicts.ts';
 import { withOptions, withOwner } from '../pool/pool.ts';
-import { type Rehearsal, rehearseShared, rehearseTenant, type SharedRehearsal } from './dry-run.ts';
+import { pendingFunctions, type Rehearsal, rehearseShared, rehearseTenant, type SharedRehearsal } from './dry-run.ts';
 import { install, sqlFile } from './install.ts';
 import { lockMigration } from './migration-lock.ts';
 import {
@@ -234,7 +234,10 @@ async function dryRun(
     shared,
   };
   if (isEmpty) return result;
-  const publication = await comparePublished(client, files, options);
+  const missing = {
+    publication: await comparePublished(client, files, options),
+    functions: await pendingFunctions(shared.pending),
+  };
   const versions = files.map((file) => file.version);
   const { selected, skipped } = await selectTenants(client, Math.max(0, ...versions), options.tenant);
   const rows = spread(selected, options.sample ?? selected.length);
@@ -248,7 +251,7 @@ async function dryRun(
       async ({ id }, tenant) => {
         const connection = await pool.connect();
         try {
-          tenant.rehearsal = await rehearseTenant(connection, id, publication);
+          tenant.rehearsal = await rehearseTenant(connection, id, missing);
         } finally {
           connection.release();
         }

@@ -61,6 +61,8 @@ export interface Effect {
 export interface Inspection {
   findings: Finding[];
   effects: Effect[];
+  /** The statements that create functions. They lock no table. */
+  functions: string[];
   /** Comments `@allow` that are incomplete or have no effect. */
   faults: string[];
 }
@@ -208,7 +210,7 @@ export async function inspectMigration(text: string, history: MigrationHistory):
   const addedConstraints = new Set<string>();
   const addedFunctions = new Set<string>();
   const validatedColumns = new Set<string>();
-  const inspection: Inspection = { findings: [], effects: [], faults: [] };
+  const inspection: Inspection = { findings: [], effects: [], functions: [], faults: [] };
   // The parser counts bytes, not characters.
   const bytes = Buffer.from(text);
   let previousEnd = 0;
@@ -357,6 +359,7 @@ export async function inspectMigration(text: string, history: MigrationHistory):
       if (stmt.CreateFunctionStmt.replace && history.functions.has(name))
         find('replace-function', `replaces the function ${name}`);
       addedFunctions.add(name);
+      inspection.functions.push(code);
     }
     const written = stmt.UpdateStmt ?? stmt.DeleteStmt;
     if (written && !isNew(written.relation)) {
