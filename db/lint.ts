@@ -27,6 +27,20 @@ const folders = [
 ];
 
 const maxLineLength = 120;
+/** Expressions that read more rows than they need, with what to write instead. */
+const slowExpressions: [folder: string, expression: RegExp, remedy: string][] = [
+  [
+    'db/',
+    /\(select core[.]parameters\(\)\)\s*[-#]>|\(select core[.]parameters\(\)[^()]*\)::/,
+    'computes a value outside of its subquery, which keeps Postgres from using an index under row security. ' +
+      "Write (select (core.parameters() ->> 'id')::bigint)",
+  ],
+  [
+    'migrations/tenant/',
+    /\brelnamespace\s*=/,
+    'reads the relations of all schools. Use core.relations_in(current_schema())',
+  ],
+];
 const queueFile = 'db/core/worker-queue.sql';
 interface Statement {
   stmt: Record<string, unknown>;
@@ -148,6 +162,8 @@ async function check({ name: file, text }: SqlFile): Promise<void> {
   text.split('\n').forEach((line, i) => {
     if (line.length > maxLineLength)
       fault(file, `line ${String(i + 1)} has ${String(line.length)} characters, more than ${String(maxLineLength)}`);
+    for (const [folder, expression, remedy] of slowExpressions)
+      if (file.startsWith(folder) && expression.test(line)) fault(file, `line ${String(i + 1)} ${remedy}`);
   });
   checkReferences(file, text);
   const { stmts = [] } = (await parse(text)) as { stmts?: Statement[] };

@@ -138,7 +138,7 @@ begin
   return core.run_prepared($statement$
     select to_json(exists (
       select from core.class_staff() s
-      where s.class_id = (select core.parameters() ->> 'class_id')::bigint
+      where s.class_id = (select (core.parameters() ->> 'class_id')::bigint)
         and s.teacher_id = (select api.current_teacher_id())))
   $statement$, jsonb_build_object('class_id', p_class_id))::text::boolean;
 end $$;
@@ -419,7 +419,7 @@ begin
   else
     v_answer := core.record_page('attendance', p || jsonb_build_object('date', v_date), p_source => $source$
       api.attendance_sheet(
-        ((select core.parameters()) ->> 'class_id')::bigint, ((select core.parameters()) ->> 'date')::date) m
+        (select (core.parameters() ->> 'class_id')::bigint), (select (core.parameters() ->> 'date')::date)) m
       left join student s on s.id = m.student_id
       left join class c on c.id = m.class_id
     $source$);

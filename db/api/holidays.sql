@@ -91,7 +91,7 @@ begin
       (
         select d.date as occurs_on, h.id, h.name, h.date, h.is_recurring, h.created_at, h.updated_at
         from api.holidays_between(
-          ((select core.parameters()) ->> 'first_day')::date, ((select core.parameters()) ->> 'last_day')::date) d
+          (select (core.parameters() ->> 'first_day')::date), (select (core.parameters() ->> 'last_day')::date)) d
         join holiday h on h.id = d.id
       ) h
     $source$ end);

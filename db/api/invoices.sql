@@ -61,8 +61,8 @@ select core.define_filter('invoice', 'status', $$
 $$, p_is_literal => true);
 select core.define_filter('invoice', 'only_open', $$(:value <> 'true' or api.is_open(i.status))$$,
   p_is_literal => true);
-select core.define_filter('invoice', 'from_date', 'i.issued_at >= core.day_begins(:value::date)');
-select core.define_filter('invoice', 'to_date', 'i.issued_at < core.day_begins(:value::date + 1)');
+select core.define_filter('invoice', 'from_date', 'i.issued_at >= (select core.day_begins(:value::date))');
+select core.define_filter('invoice', 'to_date', 'i.issued_at < (select core.day_begins(:value::date + 1))');
 select core.define_filter('invoice', 'due_from', 'i.due_date >= :value::date');
 select core.define_filter('invoice', 'due_to', 'i.due_date <= :value::date');
 select core.define_sort('invoice', 'created_at', 'i.created_at');

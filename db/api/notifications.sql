@@ -306,10 +306,13 @@ begin
       recipient.value || jsonb_build_object('variables',
         requested.value - 'student_id' || jsonb_build_object('student_name', s.first_name || ' ' || s.last_name))
       order by requested.n)
-    from jsonb_array_elements(core.parameters()) with ordinality requested (value, n)
+    from rows from (
+      jsonb_array_elements(core.parameters()),
+      jsonb_to_recordset(core.parameters()) as (student_id bigint)
+    ) with ordinality requested (value, student_id, n)
     -- With a limit, Postgres looks up each row. It expects 100 times as many and would read all tables.
     cross join lateral (
-      select * from student where id = (requested.value ->> 'student_id')::bigint limit 1) s
+      select * from student where id = requested.student_id limit 1) s
     left join lateral (
       select email from user_account where id = s.user_id and is_active and deleted_at is null limit 1) u on true
     cross join lateral (

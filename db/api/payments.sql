@@ -96,7 +96,7 @@ begin
         api.currency() as currency,
         (select u.first_name || ' ' || u.last_name from user_account u where u.id = core.user_id()) as user_name
       from %I b
-      where b.id = (select core.parameters() ->> 'id')::bigint
+      where b.id = (select (core.parameters() ->> 'id')::bigint)
       for no key update of b
     ) bill
   $statement$, p_table), jsonb_build_object('id', p_id));

@@ -107,7 +107,7 @@ select core.define_record('audit_log', p_table => 'audit_log', p_key => 'a.id', 
   p_equals => '{tenant_id,action,actor_id}',
   p_default_sort => 'created_at', p_default_order => 'desc');
 select core.define_filter('audit_log', 'from_date', 'a.created_at >= :value::date');
-select core.define_filter('audit_log', 'to_date', 'a.created_at < :value::date + 1');
+select core.define_filter('audit_log', 'to_date', 'a.created_at < (select :value::date + 1)');
 select core.define_filter('audit_log', 'about', $$
   (:value <> 'subscription'
     or a.action like 'subscription.%' or a.changes ?| '{subscription,plan,trial_ends_at}')

@@ -12,8 +12,8 @@ select core.define_record('school_audit_log', p_table => 'school_audit_log', p_k
   p_search => $$public.search_form(concat_ws(' ', a.action, a.actor_email, a.impersonated_email))$$,
   p_equals => '{action,target_type,target_id}',
   p_default_sort => 'created_at', p_default_order => 'desc');
-select core.define_filter('school_audit_log', 'from_date', 'a.created_at >= core.day_begins(:value::date)');
-select core.define_filter('school_audit_log', 'to_date', 'a.created_at < core.day_begins(:value::date + 1)');
+select core.define_filter('school_audit_log', 'from_date', 'a.created_at >= (select core.day_begins(:value::date))');
+select core.define_filter('school_audit_log', 'to_date', 'a.created_at < (select core.day_begins(:value::date + 1))');
 select core.define_sort('school_audit_log', 'created_at', 'a.created_at');
 select core.define_sort('school_audit_log', 'action', 'a.action');
 

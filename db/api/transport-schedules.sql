@@ -187,9 +187,9 @@ declare
 begin
   return core.record_page('transport_schedule', p || to_jsonb(v_range), p_source => $source$
     api.days_between(
-        ((select core.parameters()) ->> 'first_day')::date, ((select core.parameters()) ->> 'last_day')::date) d
+        (select (core.parameters() ->> 'first_day')::date), (select (core.parameters() ->> 'last_day')::date)) d
       join api.transport_plan(
-        ((select core.parameters()) ->> 'first_day')::date, ((select core.parameters()) ->> 'last_day')::date) t
+        (select (core.parameters() ->> 'first_day')::date), (select (core.parameters() ->> 'last_day')::date)) t
         on t.date = d.date and d.is_school_day
       join route r on r.id = t.route_id
   $source$);

@@ -46,7 +46,7 @@ comment on function core.claim_idempotency_key is
 create function core.keep_idempotent_answer(p_key text, p_answer json) returns void language plpgsql as $$
 begin
   perform core.run_prepared($statement$
-    update idempotency_key set answer = (select core.parameters() ->> 'answer')::json
+    update idempotency_key set answer = (select (core.parameters() ->> 'answer')::json)
     where user_id = core.user_id() and key = (select core.parameters() ->> 'key')
     returning to_json(true)
   $statement$, jsonb_build_object('key', p_key, 'answer', p_answer::text));

@@ -29,10 +29,10 @@ create function core.record_where(p_record core.record, p jsonb) returns text la
       select format('not (%s)', p_record.ended)
         where p_record.ended is not null and p ->> 'status' is null and p ->> 'include_ended' is distinct from 'true'
       union all
-      select format('(%s)', replace(f.value, ':value', case
-          when f.key = any (p_record.literal_filters) then quote_literal(p ->> f.key)
-          else format('((select core.parameters()) ->> %L)', f.key)
-        end))
+      select format('(%s)', case
+          when f.key = any (p_record.literal_filters) then replace(f.value, ':value', quote_literal(p ->> f.key))
+          else regexp_replace(f.value, ':value(::\w+)?', format('(select (core.parameters() ->> %L)\1)', f.key), 'g')
+        end)
         from jsonb_each_text(p_record.filters) f where p ->> f.key is not null
       union all
       select case
@@ -307,7 +307,7 @@ declare
 begin
   select * into strict v_record from core.record where name = p_record;
   v_found := core.run_prepared(
-    format('select to_json(true) from %I %I where %s = ((select core.parameters()) ->> ''id'')::bigint and (%s) '
+    format('select to_json(true) from %I %I where %s = (select (core.parameters() ->> ''id'')::bigint) and (%s) '
         'for no key update',
       v_record.table_name, split_part(v_record.key, '.', 1), v_record.key,
       case when p_with_deleted then concat_ws(' or ', v_record.condition, v_record.deleted_condition)
@@ -510,7 +510,7 @@ begin
       string_agg(quote_ident(c), ', '), string_agg('n.' || quote_ident(c), ', '), v_alias)
     into v_set from unnest(v_record.writable) c where p ? c having count(*) > 0;
   v_id := core.run_prepared(
-    format('update %I %I set %s where %s = ((select core.parameters()) ->> ''id'')::bigint and (%s) '
+    format('update %I %I set %s where %s = (select (core.parameters() ->> ''id'')::bigint) and (%s) '
       'returning to_json(%s)',
       v_record.table_name, v_alias, coalesce(v_set, 'updated_at = now()'), v_record.key, v_record.condition,
       v_record.key), p);
@@ -531,7 +531,7 @@ declare
 begin
   select * into strict v_record from core.record where name = p_record;
   v_id := core.run_prepared(
-    format('delete from %I %I where %s = ((select core.parameters()) ->> ''id'')::bigint and (%s) '
+    format('delete from %I %I where %s = (select (core.parameters() ->> ''id'')::bigint) and (%s) '
       'returning to_json(%s)',
       v_record.table_name, split_part(v_record.key, '.', 1), v_record.key, v_record.condition, v_record.key), p);
   if v_id is null then

@@ -350,7 +350,7 @@ begin
   end loop;
   v_reader := format(
     'select row_to_json(record) from ('
-      'select %s from %s where (%s) and %s = ((select core.parameters()) ->> ''id'')::bigint) record',
+      'select %s from %s where (%s) and %s = (select (core.parameters() ->> ''id'')::bigint)) record',
     p_columns, p_source, p_condition, p_key);
   execute format($function$
     create function api.%1$I(p_id bigint) returns json language plpgsql stable as $body$

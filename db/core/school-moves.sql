@@ -87,8 +87,8 @@ declare
   v_tables text := (
     select string_agg(format('%I.%I', p_schema, relname), ', ')
     from (
-      select relname from pg_class
-      where relnamespace = to_regnamespace(p_schema) and relkind in ('r', 'p')
+      select relname from core.relations_in(p_schema)
+      where relkind in ('r', 'p')
       order by oid limit 20
     ) next);
 begin

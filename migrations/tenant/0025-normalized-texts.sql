@@ -18,11 +18,11 @@ begin
       string_agg(
         format('octet_length(%1$I::text) <> length(%1$I::text) and %1$I::text is not normalized', a.attname), ' or ')
         as condition
-    from pg_class c
+    from core.relations_in(current_schema()) c
     join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
-    where c.relnamespace = current_schema()::regnamespace and c.relkind = 'r'
+    where c.relkind = 'r'
       and a.atttypid in ('text'::regtype, 'text[]'::regtype, 'json'::regtype, 'jsonb'::regtype)
-    group by c.oid
+    group by c.oid, c.relname
     order by bool_or(a.attname = 'email') desc, c.relname
   loop
     execute format('select exists (select from %s where %s)', v_table.name, v_table.condition) into v_has_rows;

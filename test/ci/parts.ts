@@ -25,6 +25,8 @@ const shortPostgres = [
   'test/specification/first-year.test.ts',
   'test/db/grants.test.ts',
   'test/db/record-queries.test.ts',
+  // Postgres 15 gets updates from Debian before the embedded server does, which can change plans.
+  'test/db/list-indexes.test.ts',
   'test/workers/daily-job.test.ts',
 ];
 
