@@ -17,18 +17,20 @@ export interface Email {
 }
 
 /**
- * A name that mail programs show as text only. Whoever adds a user types the name, and strangers would read an address or
+ * A line that mail programs show as text only. Whoever adds a user types the name, and strangers would read an address or
  * a link in it as one of the sender.
  */
-export const plainName = (name: string): string =>
-  name
+export const withoutLinks = (line: string): string =>
+  line
     .replace(/\p{Cc}/gu, ' ')
     .replace(/[a-z][a-z\d+.-]*:\/\/\S*|www\.\S*|\S*@\S*/giu, ' ')
-    .replace(/[<>]/g, ' ')
     // "evil.example" would be a link, "Dr.Smith" and "St. Mary" are not.
     .replace(/(?<=[\p{L}\d])\.(?=\p{L})/gu, '. ')
     .replace(/\s+/g, ' ')
     .trim();
+
+/** A name before an address, which stands in angle brackets. */
+export const plainName = (name: string): string => withoutLinks(name.replace(/[<>]/g, ' '));
 
 /** Sends an email; rejects if it was not accepted. */
 export type SendEmail = (email: Email) => Promise<void>;
@@ -78,7 +80,12 @@ export function emailSender(options: { smtpUrl: string | undefined; from: string
   const messageIdHeader = ({ messageId }: Email) =>
     messageId !== undefined && { messageId: `<${messageId}@${address.replace(/^.*@/, '')}>` };
   const from = ({ fromName }: Email) => (fromName === undefined ? defaultFrom : { name: plainName(fromName), address });
-  const recipient = ({ to }: Email) => ({ ...to, name: plainName(to.name) });
+  const headers = (email: Email) => ({
+    from: from(email),
+    to: { ...email.to, name: plainName(email.to.name) },
+    subject: withoutLinks(email.subject),
+    ...messageIdHeader(email),
+  });
   if (smtpUrl) {
     // A server may scan a message for a while before it accepts it, so socketTimeout is longer.
     const transport = createTransport({
@@ -88,34 +95,17 @@ export function emailSender(options: { smtpUrl: string | undefined; from: string
       socketTimeout: 60_000,
     });
     return async (email) => {
-      const { subject, text, html, attachments = [] } = email;
-      await transport
-        .sendMail({
-          from: from(email),
-          to: recipient(email),
-          subject,
-          text,
-          html,
-          attachments,
-          ...messageIdHeader(email),
-        })
-        .catch((error: unknown) => {
-          throw new EmailRefused(error);
-        });
+      const { text, html, attachments = [] } = email;
+      await transport.sendMail({ ...headers(email), text, html, attachments }).catch((error: unknown) => {
+        throw new EmailRefused(error);
+      });
     };
   }
   const transport = createTransport({ streamTransport: true, buffer: true });
   return async (email) => {
-    const { subject, text, html, attachments = [] } = email;
+    const { text, html, attachments = [] } = email;
     const alternatives = [verbatim('text/plain', text), verbatim('text/html', html)];
-    const { message } = await transport.sendMail({
-      from: from(email),
-      to: recipient(email),
-      subject,
-      alternatives,
-      attachments,
-      ...messageIdHeader(email),
-    });
+    const { message } = await transport.sendMail({ ...headers(email), alternatives, attachments });
     await mkdir(outbox, { recursive: true, mode: 0o700 });
     const name = `${new Date().toISOString().replaceAll(':', '-')}-${randomUUID().slice(0, 8)}`;
     await writeFile(join(outbox, `.${name}`), message as Buffer, { mode: 0o600 });

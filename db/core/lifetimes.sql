@@ -86,12 +86,13 @@ comment on function core.one_time_token_lifetime is 'How long a one-time token f
 
 create function core.unconfirmed_address_pause() returns interval language sql immutable return interval '10 minutes';
 comment on function core.unconfirmed_address_pause is
-  'How long a school sends no other invitation or confirmation to an address that nobody has confirmed.';
+  'How long a school sends no other invitation, confirmation or text of a person to an address that nobody has '
+  'confirmed.';
 
 create function core.max_unconfirmed_emails_per_day() returns integer language sql immutable return 2000;
 comment on function core.max_unconfirmed_emails_per_day is
-  'How many invitations and confirmations a school sends in a day to addresses that nobody has confirmed. The others '
-  'wait for the next day.';
+  'How many invitations, confirmations and texts of people a school sends in a day to addresses that nobody has '
+  'confirmed. The others wait for the next day.';
 
 create function core.max_ready_schools() returns integer language sql immutable return 2;
 comment on function core.max_ready_schools is

@@ -105,15 +105,17 @@ comment on function core.lock_notification_recipients is
 -- Postgres replaces a call by its text, so it costs nothing.
 create function core.reachable_recipients(p_recipients jsonb)
   returns table (
-    recipient_number bigint, user_id bigint, email text, first_name text, last_name text, name text, variables jsonb)
+    recipient_number bigint, user_id bigint, email text, is_unconfirmed boolean, first_name text, last_name text,
+    name text, variables jsonb)
   language sql stable as $$
-  select r.n, u.id, coalesce(u.email, nullif(lower(trim(r.email)), '')), u.first_name, u.last_name, r.name, r.variables
+  select r.n, u.id, coalesce(u.email, nullif(lower(trim(r.email)), '')),
+    u.id is not null and u.email_verified_at is null, u.first_name, u.last_name, r.name, r.variables
   from rows from (
     jsonb_to_recordset(p_recipients) as (user_id bigint, email text, name text, variables jsonb)
   ) with ordinality r (user_id, email, name, variables, n)
   -- With a limit, Postgres looks up each user. It expects 100 times as many and would read all.
   left join lateral (
-    select id, email, first_name, last_name
+    select id, email, email_verified_at, first_name, last_name
     from user_account
     where id = r.user_id and is_active and deleted_at is null
     limit 1
@@ -122,7 +124,7 @@ create function core.reachable_recipients(p_recipients jsonb)
 $$;
 comment on function core.reachable_recipients is
   'The recipients of a mailing (as in core.notify_all) without users who cannot log in: the user or null, the address '
-  'of the user or the given one, the names of the user, and what was given.';
+  'of the user or the given one, whether a user has not confirmed it, the names of the user, and what was given.';
 
 create function core.recipients_to_lock(p_mailings jsonb) returns text[] language plpgsql as $$
 declare
@@ -146,7 +148,7 @@ comment on function core.recipients_to_lock is
 
 create function core.store_mailings(
     p_mailings jsonb, p_school text, p_setting platform.notification_setting,
-    p_day_began_at timestamptz)
+    p_day_began_at timestamptz, p_limits_unconfirmed boolean)
   returns json language plpgsql as $$
 begin
   return core.run_prepared($statement$
@@ -154,7 +156,7 @@ begin
       select r.*
       from jsonb_to_record((select core.parameters())) r (
         school text, push_limit integer, email_limit integer, day_began_at timestamptz,
-        now timestamptz)
+        limits_unconfirmed boolean, now timestamptz)
     ), mailing as materialized (
       select m.n as mailing_number, m.value ->> 'type' as type, m.value -> 'words' as words,
         m.value -> 'recipients' as recipients
@@ -184,6 +186,7 @@ begin
         m.type,
         r.user_id,
         r.email,
+        r.is_unconfirmed,
         coalesce(r.first_name || ' ' || r.last_name, r.name, '') as name,
         jsonb_build_object(
           'first_name', coalesce(r.first_name, r.name),
@@ -197,7 +200,7 @@ begin
       window in_order as (order by r.user_id is null, m.mailing_number, r.recipient_number)
     ), rendered as materialized (
       select
-        r.recipient_number, r.notification_number, r.type, r.user_id, r.email, r.name, t.channels,
+        r.recipient_number, r.notification_number, r.type, r.user_id, r.email, r.is_unconfirmed, r.name, t.channels,
         core.clean_title(
           core.fill_placeholders(t.title, t.title_names, r.variables), (select school from request)) as title,
         -- The maximum length keeps streams, push messages and tables of thousands of these within bounds.
@@ -240,7 +243,8 @@ begin
         m.*,
         null,
         'email',
-        r.email_limit,
+        -- Above the limit, an email that may have to wait anyway waits for another day.
+        case when r.limits_unconfirmed and m.is_unconfirmed and r.email_limit > 0 then null else r.email_limit end,
         row_number() over (partition by m.email order by m.recipient_number)
           + case when r.email_limit is not null then (
               select count(*) from notification_delivery d
@@ -273,6 +277,9 @@ begin
       'jobs', (
         select json_agg(
             jsonb_build_object('from_id', from_id, 'to_id', to_id)
+              || case
+                when (select limits_unconfirmed from request) then jsonb '{"limits_unconfirmed": true}' else '{}'
+              end
               || case when to_id - from_id >= cardinality(ids) then jsonb_build_object('only', ids) else '{}' end
             order by from_id)
         from batch),
@@ -287,13 +294,14 @@ begin
   $statement$, jsonb_build_object(
     'mailings', p_mailings, 'school', p_school,
     'push_limit', p_setting.push_per_user_per_day, 'email_limit', p_setting.emails_per_user_per_day,
-    'day_began_at', p_day_began_at, 'now', clock_timestamp()));
+    'day_began_at', p_day_began_at, 'limits_unconfirmed', p_limits_unconfirmed, 'now', clock_timestamp()));
 end $$;
 comment on function core.store_mailings is
   'Renders the words of mailings (as in core.send_mailings) for each recipient, and stores a notification for each '
   'user who can log in, and a delivery for each of their devices and each email address; drops those above the daily '
-  'limits. {jobs: the payloads of the jobs `deliver` for the rest, 100 deliveries each, or null; user_ids: the users '
-  'with a notification, or null; recipients: the number of those who were reached on at least one channel}.';
+  'limits, except emails that may have to wait (p_limits_unconfirmed, as in core.send_mailings). {jobs: the payloads '
+  'of the jobs `deliver` for the rest, 100 deliveries each, or null; user_ids: the users with a notification, or null; '
+  'recipients: the number of those who were reached on at least one channel}.';
 
 create function core.publish_notifications(p_user_ids bigint[]) returns void language plpgsql as $$
 begin
@@ -312,7 +320,7 @@ comment on function core.publish_notifications is
 
 -- A mailing is an event or a text with its recipients. The path is constant, so that Postgres keeps the plans of these
 -- statements when the school changes. Functions that need the tables of the school set their own path.
-create function core.send_mailings(p_mailings jsonb) returns integer
+create function core.send_mailings(p_mailings jsonb, p_limits_unconfirmed boolean) returns integer
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_setting platform.notification_setting;
@@ -334,7 +342,8 @@ begin
   -- Locked from before the ids are drawn until the commit. A client that reads what comes after an id misses nothing,
   -- since the ids of a user are in commit order.
   perform core.lock_notification_recipients(core.recipients_to_lock(v_mailings));
-  v_stored := core.store_mailings(v_mailings, v_tenant.name, v_setting, core.day_begins(core.today()));
+  v_stored := core.store_mailings(
+    v_mailings, v_tenant.name, v_setting, core.day_begins(core.today()), p_limits_unconfirmed);
   if v_stored ->> 'jobs' is not null then
     perform core.enqueue_all(
       'deliver',
@@ -348,8 +357,10 @@ begin
 end $$;
 comment on function core.send_mailings is
   'Sends texts with placeholders to recipients (as in core.notify), on those channels that operators have not closed: '
-  '[{type, words: {in_app: {title, message, action_url?}, push: …, email: …}, recipients}]. Returns the number of '
-  'recipients. Only for core.send_message and core.notify_all, which have entered the school.';
+  '[{type, words: {in_app: {title, message, action_url?}, push: …, email: …}, recipients}]. With '
+  'p_limits_unconfirmed, emails to users who have not confirmed their address may have to wait: the job `deliver` '
+  'counts them. Returns the number of recipients. Only for core.send_message and core.notify_all, which have entered '
+  'the school.';
 
 create function core.send_message(p_type text, p_words jsonb, p_recipients jsonb, p_action_url text default null)
   returns integer language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -358,15 +369,15 @@ declare
   v_sent integer := core.send_mailings(jsonb_build_array(jsonb_build_object(
     'type', p_type, 'recipients', coalesce(p_recipients, '[]'), 'words', (
       select jsonb_object_agg(channel, text || jsonb_build_object('action_url', p_action_url))
-      from jsonb_each(p_words) w (channel, text)))));
+      from jsonb_each(p_words) w (channel, text)))), p_limits_unconfirmed => true);
 begin
   perform core.leave_tenant(v_before);
   return v_sent;
 end $$;
 comment on function core.send_message is
-  'Sends the texts p_words, {in_app: {title, message}, push: …, email: …}, to p_recipients (as in core.notify_all; '
-  'null means nobody). They open p_action_url. Returns the number of recipients. Security definer: the user who '
-  'causes a message may read neither the addresses nor the devices of others.';
+  'Sends the texts of a person, p_words, {in_app: {title, message}, push: …, email: …}, to p_recipients (as in '
+  'core.notify_all; null means nobody). They open p_action_url. Returns the number of recipients. Security definer: '
+  'the user who causes a message may read neither the addresses nor the devices of others.';
 
 create function core.is_mandatory(p_event text) returns boolean language sql immutable
   return coalesce(p_event = 'operator.login' or p_event = 'trial.ending' or p_event like 'subscription.%', false);
@@ -375,15 +386,31 @@ comment on function core.is_mandatory is
   'impersonation by removing the feature first, and schools whose plan lacks notifications would not learn that their '
   'subscription ends.';
 
+-- A copy for the student would be the only one that waits: parents, whose addresses nobody confirms, get the same text.
+create function core.is_written_by_people(p_event text, p_has_school_text boolean) returns boolean
+  language sql immutable
+  return p_event in ('account.created', 'leave.decided', 'holiday.added')
+    or (p_has_school_text
+      and p_event not like 'attendance.%'
+      and p_event not in ('fee.generated', 'payment.received', 'invoice.reminder')
+      and not core.is_mandatory(p_event));
+comment on function core.is_written_by_people is
+  'Whether the email of an event has what people of a school wrote: a note, the name of a holiday, or a text of the '
+  'school instead of that of the catalog. An account that is added with the address of a stranger counts too. Not for '
+  'notices about students and for mandatory events, which must not wait.';
+
 create function core.event_words(p_events text[]) returns jsonb language plpgsql as $$
 begin
   return core.run_prepared($statement$
-    select json_object_agg(event, words)
+    select json_object_agg(event, json_build_object('words', words, 'is_written_by_people', is_written_by_people))
     from (
-      select e.key as event, json_object_agg(chosen.channel, json_build_object(
+      select
+        e.key as event,
+        json_object_agg(chosen.channel, json_build_object(
           'title', coalesce(school_text.title, operator_text.subject, e.title),
           'message', coalesce(school_text.message, operator_text.body, e.message),
-          'action_url', school_text.action_url)) as words
+          'action_url', school_text.action_url)) as words,
+        core.is_written_by_people(e.key, bool_or(school_text.id is not null)) as is_written_by_people
       from core.notification_event e
       left join notification_event decided on decided.event = e.key
       cross join unnest(coalesce(decided.channels, e.channels)) chosen (channel)
@@ -397,9 +424,9 @@ begin
   $statement$, to_jsonb(p_events));
 end $$;
 comment on function core.event_words is
-  'The texts of events of the catalog on each of their channels, {event: {in_app: {title, message, action_url}, …}}. '
-  'Those of the school override those of operators, which override the catalog. Without the events that the school '
-  'has switched off; null if none is left.';
+  'The texts of events of the catalog on each of their channels, {event: {words: {in_app: {title, message, '
+  'action_url}, …}, is_written_by_people}}. Those of the school override those of operators, which override the '
+  'catalog. Without the events that the school has switched off; null if none is left.';
 
 create function core.notify_all(p_events jsonb) returns integer
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -421,10 +448,12 @@ begin
   if v_words is not null then
     v_sent := core.send_mailings((
       select jsonb_agg(
-        jsonb_build_object('type', e ->> 'event', 'words', v_words -> (e ->> 'event'), 'recipients', e -> 'recipients')
+        jsonb_build_object(
+          'type', e ->> 'event', 'words', v_words -> (e ->> 'event') -> 'words', 'recipients', e -> 'recipients')
         order by n)
       from jsonb_array_elements(p_events) with ordinality given (e, n)
-      where v_words ? (e ->> 'event')));
+      where v_words ? (e ->> 'event')),
+      p_limits_unconfirmed => v_words @@ '$.*.is_written_by_people == true');
   end if;
   perform core.leave_tenant(v_before);
   return v_sent;

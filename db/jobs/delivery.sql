@@ -4,15 +4,18 @@ select core.define_job('deliver', '{deliveries_pending,delivery_save_result,repl
   p_takes_turns => true, p_for_requests => true);
 
 create function core.deliveries_pending(
-    p_tenant_id bigint, p_from_id bigint, p_to_id bigint, p_only bigint[], p_platforms text[]) returns json
+    p_tenant_id bigint, p_from_id bigint, p_to_id bigint, p_only bigint[], p_platforms text[],
+    p_limits_unconfirmed boolean default false) returns json
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_tenant record;
   v_before text[];
+  v_day_began_at timestamptz;
+  v_day_ends_at timestamptz;
   v_answer json;
 begin
   select
-      t.name, t.subdomain, t.status, s.push, s.email, s.sender_name,
+      t.name, t.subdomain, t.status, s.push, s.email, s.sender_name, s.emails_per_user_per_day,
       core.quiet_hours_end(s.quiet_from, s.quiet_until, t.time_zone, now()) is not null as is_quiet,
       'notifications' = any (core.enabled_features(p.features, t.feature_flags)) as has_feature
     into v_tenant
@@ -24,6 +27,8 @@ begin
     return null;
   end if;
   v_before := core.enter_tenant(p_tenant_id);
+  v_day_began_at := core.day_begins(core.today());
+  v_day_ends_at := core.day_begins(core.today() + 1);
   with pending as materialized (
     select d.*, v.token, v.platform,
       case
@@ -37,7 +42,10 @@ begin
           then 'user_inactive'
         when d.channel = 'push' and v.id is null then 'device_removed'
         when d.channel = 'push' and v.platform <> all (p_platforms) then 'push_not_configured'
-      end as drop_reason
+      end as drop_reason,
+      d.channel = 'email' and exists (
+        select from user_account u where u.id = d.user_id and (u.email <> d.address or u.email_verified_at is null)
+      ) as is_unconfirmed
     from notification_delivery d
     -- Firebase reaches a browser by its token in the same way as a phone. A subscription is stored as JSON.
     left join (
@@ -53,6 +61,16 @@ begin
       set status = 'dropped', reason = p.drop_reason
       from pending p
       where p.id = d.id and p.drop_reason is not null
+  ), waiting as materialized (
+    select p.id, ceil(extract(epoch from coalesce(
+        case when (
+            select count(*) from notification_delivery d where d.address = p.address and d.sent_at >= v_day_began_at
+          ) >= v_tenant.emails_per_user_per_day then v_day_ends_at
+        end,
+        core.unconfirmed_email_wait(p_tenant_id, p.address)) - now()))::integer as seconds
+    -- In this order they are counted.
+    from (select id, address, drop_reason, is_unconfirmed from pending order by id) p
+    where p_limits_unconfirmed and p.is_unconfirmed and p.drop_reason is null and not v_tenant.is_quiet
   )
   select json_build_object(
       'school', v_tenant.name,
@@ -64,9 +82,10 @@ begin
       'deliveries', coalesce(json_agg(json_build_object(
         'id', id, 'notification_id', notification_id, 'channel', channel, 'platform', platform, 'token', token,
         'address', address, 'name', recipient_name, 'title', title, 'message', message, 'action_url', action_url,
-        'attempts', attempts) order by id) filter (where drop_reason is null), '[]'))
+        'attempts', attempts, 'wait_seconds', seconds) order by id) filter (where drop_reason is null), '[]'))
     into v_answer
-    from pending;
+    from pending
+    left join waiting using (id);
   perform core.leave_tenant(v_before);
   return v_answer;
 end $$;
@@ -76,7 +95,9 @@ comment on function core.deliveries_pending is
   'quiet hours the worker must postpone all of them (core.replace_deliver_job). Drops, with a reason, what must no '
   'longer be sent: the school is closed or has lost the feature, operators have closed the channel, the user can no '
   'longer log in, the device was removed or belongs to another user, or its platform is not in p_platforms, those '
-  'that the worker is configured for (unconfigured counts these). Null if the school no longer exists.';
+  'that the worker is configured for (unconfigured counts these). With p_limits_unconfirmed, an email to a user who '
+  'has not confirmed the address is counted, or has wait_seconds: the worker must postpone it by so many seconds '
+  '(core.unconfirmed_email_wait). Null if the school no longer exists.';
 
 create function core.delivery_save_result(
     p_tenant_id bigint, p_id bigint, p_status text, p_reason text, p_is_gone boolean) returns void
@@ -106,16 +127,17 @@ begin
   if core.delete_job(p_job_id, 'deliver') then
     perform core.add_jobs('deliver', array(
       select (
-        to_jsonb(j) - 'run_at' || jsonb_build_object('tenant_id', p_tenant_id),
+        jsonb_strip_nulls(to_jsonb(j) - 'run_at') || jsonb_build_object('tenant_id', p_tenant_id),
         null,
         coalesce(core.quiet_hours_end(s.quiet_from, s.quiet_until, t.time_zone, j.run_at), j.run_at)
       )::core.new_job
-      from jsonb_to_recordset(p_jobs) j (from_id bigint, to_id bigint, "only" bigint[], run_at timestamptz)
+      from jsonb_to_recordset(p_jobs) j (
+        from_id bigint, to_id bigint, "only" bigint[], limits_unconfirmed boolean, run_at timestamptz)
       cross join platform.notification_setting s
       join platform.tenant t on t.id = p_tenant_id));
   end if;
 end $$;
 comment on function core.replace_deliver_job is
   'Replaces a running job `deliver` by jobs for the deliveries that it could not send: [{from_id, to_id, only, '
-  'run_at}]. Both happen in one transaction, so that after a crash no delivery is in two jobs. Jobs that would run in '
-  'quiet hours run at the end of the quiet hours.';
+  'limits_unconfirmed, run_at}]. Both happen in one transaction, so that after a crash no delivery is in two jobs. '
+  'Jobs that would run in quiet hours run at the end of the quiet hours.';

@@ -12,7 +12,9 @@ const limits = {
     description: 'Maximum messages to one device per day, in the time zone of its school; null for no limit.',
   }),
   emails_per_user_per_day: limit.meta({
-    description: 'Maximum emails to one address per day, in the time zone of its school; null for no limit.',
+    description:
+      'Maximum emails to one address per day, in the time zone of its school; null for no limit. Emails above it are ' +
+      'dropped. Texts of a person to a user who has not confirmed the address wait for the next day instead.',
   }),
 };
 const quietHours = { start: time, end: time.meta({ examples: ['07:00'] }) };

@@ -211,7 +211,7 @@ describe('core.send_message', () => {
       },
     ]);
     expect(jobs.map(({ payload }) => payload)).toEqual([
-      { tenant_id: school.id, from_id: deliveries[0]?.id, to_id: deliveries[2]?.id },
+      { tenant_id: school.id, from_id: deliveries[0]?.id, to_id: deliveries[2]?.id, limits_unconfirmed: true },
     ]);
   });
 
@@ -322,10 +322,14 @@ describe('core.send_message', () => {
       const text = { title: 'T', message: 'M' };
       await notify({ push: text, email: text }, Array<object>(count).fill({ user_id: amina }));
     };
+    const confirm = (at: string) =>
+      database.query(`update ${school.schema}.user_account set email_verified_at = ${at} where id = $1`, [amina]);
     try {
+      await confirm('now()');
       await send(2, 3);
       await send(3, 2);
     } finally {
+      await confirm('null');
       await database.query(
         'update platform.notification_setting set push_per_user_per_day = default, emails_per_user_per_day = default',
       );
@@ -385,6 +389,48 @@ describe('core.send_message', () => {
         'update platform.notification_setting set push_per_user_per_day = default, emails_per_user_per_day = default',
       );
       await database.query(`truncate ${school.schema}.device cascade`);
+    }
+  });
+
+  test.each([
+    ['attendance.absent', false],
+    ['operator.login', false],
+    ['timetable.published', true],
+    ['account.created', true],
+  ])('an email of %s with a text of the school may have to wait: %p', async (event, expected) => {
+    const send = async () => {
+      await asRequest((client) =>
+        client.query('select core.notify($1, $2)', [
+          event,
+          JSON.stringify([{ user_id: amina, variables: { classes: 'A', date: 'today' } }]),
+        ]),
+      );
+      return (await traces()).jobs.map(({ payload }) => 'limits_unconfirmed' in payload);
+    };
+    await database.query(
+      `insert into ${school.schema}.notification_event (event, is_enabled, channels) values ($1, true, '{email}')`,
+      [event],
+    );
+    // The welcome to an address that somebody has typed may have to wait with any text.
+    expect(await send()).toEqual([event === 'account.created']);
+    await database.query(
+      `insert into ${school.schema}.notification_template (name, title, message, channels) values ($1, 'T', 'M', '{email}')`,
+      [event],
+    );
+    expect(await send()).toEqual([expected]);
+  });
+
+  test('drops no email above the daily limit that may have to wait, unless there are to be none', async () => {
+    const send = async (limit: number) => {
+      await database.query('update platform.notification_setting set emails_per_user_per_day = $1', [limit]);
+      await notify({ email: { title: 'T', message: 'M' } }, [{ user_id: ben }, { user_id: ben }]);
+      return (await traces()).deliveries.map(({ status }) => status);
+    };
+    try {
+      expect(await send(1)).toEqual(['pending', 'pending']);
+      expect(await send(0)).toEqual(['dropped', 'dropped']);
+    } finally {
+      await database.query('update platform.notification_setting set emails_per_user_per_day = default');
     }
   });
 
@@ -557,7 +603,7 @@ describe('core.send_message', () => {
     const { deliveries, jobs } = await traces();
     const ids = deliveries.map(({ id }) => id);
     expect(jobs.map(({ payload }) => payload)).toEqual([
-      { tenant_id: school.id, from_id: ids[0], to_id: ids[1], only: ids },
+      { tenant_id: school.id, from_id: ids[0], to_id: ids[1], only: ids, limits_unconfirmed: true },
     ]);
   });
 

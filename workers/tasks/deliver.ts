@@ -1,12 +1,19 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import { type Email, EmailRefused } from '../email.ts';
+import { type Email, EmailRefused, withoutLinks } from '../email.ts';
 import { forEachConcurrently } from '../for-each-concurrently.ts';
 import type { Outcome, PushMessage } from '../push.ts';
 import type { TaskContext } from '../task-context.ts';
 import { escapeHtml } from './send_email.ts';
 
-const Payload = z.object({ tenant_id: z.int(), from_id: z.int(), to_id: z.int(), only: z.array(z.int()).nullish() });
+const Payload = z.object({
+  tenant_id: z.int(),
+  from_id: z.int(),
+  to_id: z.int(),
+  only: z.array(z.int()).nullish(),
+  /** Emails to addresses that nobody has confirmed have not been counted yet. */
+  limits_unconfirmed: z.boolean().optional(),
+});
 
 /** A pending delivery, as returned by `core.deliveries_pending`. */
 interface Delivery {
@@ -21,6 +28,8 @@ interface Delivery {
   message: string;
   action_url: string | null;
   attempts: number;
+  /** The seconds that it has to wait, because it is an email to an address that nobody has confirmed. */
+  wait_seconds: number | null;
 }
 
 interface Pending {
@@ -89,8 +98,12 @@ function compose(
   links: TaskContext['links'],
   messageId: string,
 ): Email {
-  const { name, title, message, action_url } = delivery;
+  const { title, action_url } = delivery;
   const { school, sender_name } = sender;
+  const name = withoutLinks(delivery.name);
+  const subject = withoutLinks(title);
+  // The subject has no links, so the text begins with them.
+  const message = subject === title ? delivery.message : `${title}\n\n${delivery.message}`;
   const address = addressOf(action_url, links.appUrl);
   const link = address === undefined ? undefined : linkTo(address, sender, links);
   const greeting = name === '' ? 'Hello,' : `Hello ${name},`;
@@ -99,7 +112,7 @@ function compose(
   return {
     fromName: sender_name ? `${school} via ${sender_name}` : school,
     to: { name, address: delivery.address ?? '' },
-    subject: title,
+    subject: subject || school,
     messageId,
     text: [greeting, message, ...(link ? [link.text] : []), school].join('\n\n') + '\n',
     html: [html(greeting), ...paragraphs.map(html), ...(link ? [`<p>${link.html}</p>`] : []), html(school)].join('\n'),
@@ -179,11 +192,11 @@ async function saveResult(
  * progress are repeated. Deliveries that cannot be sent now are left to new jobs, which replace this one.
  */
 export async function deliver(payload: unknown, context: TaskContext, job: { id: string }): Promise<void> {
-  const { tenant_id, from_id, to_id, only } = Payload.parse(payload);
+  const { tenant_id, from_id, to_id, only, limits_unconfirmed } = Payload.parse(payload);
   const { pool, push, logger, stopping, observeDelivery } = context;
   const { rows } = await pool.query<{ pending: Pending | null }>(
-    'select core.deliveries_pending($1, $2, $3, $4, $5) as pending',
-    [tenant_id, from_id, to_id, only ?? null, push.platforms],
+    'select core.deliveries_pending($1, $2, $3, $4, $5, $6) as pending',
+    [tenant_id, from_id, to_id, only ?? null, push.platforms, limits_unconfirmed ?? false],
   );
   const pending = rows[0]?.pending;
   if (!pending) return;
@@ -203,6 +216,10 @@ export async function deliver(payload: unknown, context: TaskContext, job: { id:
   const unanswered = new Map<string, number>();
 
   const handle = async (delivery: Delivery): Promise<void> => {
+    if (delivery.wait_seconds !== null) {
+      postponed.set(delivery, delivery.wait_seconds);
+      return;
+    }
     // Quiet hours may have begun, or been set, after the job was queued.
     if (stopping.aborted || pending.is_quiet) {
       postponed.set(delivery, 0);
@@ -246,29 +263,32 @@ export async function deliver(payload: unknown, context: TaskContext, job: { id:
     await pool.query('select core.replace_deliver_job($1, $2, $3)', [
       job.id,
       tenant_id,
-      JSON.stringify(jobsFor(postponed)),
+      JSON.stringify(jobsFor(postponed, (limits_unconfirmed ?? false) && pending.is_quiet)),
     ]);
   logger.info({ task: 'deliver', tenant: tenant_id, ...counts });
 }
 
 /**
  * The jobs for postponed deliveries: one for those with about the same delay. A random part of the delay keeps the jobs
- * from running all at once.
+ * from running all at once. Emails that have to wait, or all if `limitsAll`, are still to be counted.
  */
 function jobsFor(
   postponed: Map<Delivery, number>,
-): { from_id: number; to_id: number; only: number[]; run_at: string }[] {
+  limitsAll: boolean,
+): { from_id: number; to_id: number; only: number[]; limits_unconfirmed?: true; run_at: string }[] {
   const now = Date.now();
-  const batches = new Map<number, { ids: number[]; seconds: number }>();
-  for (const [{ id }, seconds] of postponed) {
-    const magnitude = Math.round(Math.log2(seconds + 1));
-    const batch = batches.get(magnitude) ?? { ids: [], seconds: 0 };
-    batches.set(magnitude, { ids: [...batch.ids, id], seconds: Math.max(batch.seconds, seconds) });
+  const batches = new Map<string, { ids: number[]; seconds: number; isLimited: boolean }>();
+  for (const [{ id, wait_seconds }, seconds] of postponed) {
+    const isLimited = limitsAll || wait_seconds !== null;
+    const key = `${String(isLimited)} ${String(Math.round(Math.log2(seconds + 1)))}`;
+    const batch = batches.get(key) ?? { ids: [], seconds: 0, isLimited };
+    batches.set(key, { ids: [...batch.ids, id], seconds: Math.max(batch.seconds, seconds), isLimited });
   }
-  return [...batches.values()].map(({ ids, seconds }) => ({
+  return [...batches.values()].map(({ ids, seconds, isLimited }) => ({
     from_id: Math.min(...ids),
     to_id: Math.max(...ids),
     only: ids,
+    ...(isLimited ? { limits_unconfirmed: true as const } : {}),
     run_at: new Date(now + (seconds + Math.random() * Math.min(seconds / 5, 30)) * 1000).toISOString(),
   }));
 }

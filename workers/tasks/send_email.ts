@@ -1,6 +1,6 @@
 import type { Job } from 'graphile-worker';
 import { z } from 'zod';
-import { type Email, plainName } from '../email.ts';
+import { type Email, withoutLinks } from '../email.ts';
 import { sendJobEmail } from '../job-email.ts';
 import type { TaskContext } from '../task-context.ts';
 
@@ -74,8 +74,8 @@ function composeLink(
     kind === 'email_verification'
       ? `${publicUrl}/api/auth/email/verify?token=${prepared.token}`
       : `${passwordPageUrl ?? `${publicUrl}/password/choose`}#token=${prepared.token}`;
-  const name = plainName(`${prepared.first_name} ${prepared.last_name}`);
-  const school = plainName(prepared.school);
+  const name = withoutLinks(`${prepared.first_name} ${prepared.last_name}`);
+  const school = withoutLinks(prepared.school);
   const validity = `The link works once, for ${period(prepared.valid_hours)}.`;
   // Operators have no school whose address they know.
   const consoleUrl = kind === 'invitation' && prepared.subdomain === null ? `${publicUrl}/console/` : undefined;
@@ -100,7 +100,7 @@ function composeLink(
 
 /** A message about the security of an account, as text and HTML. */
 function composeNotice(prepared: Recipient, subject: string, lead: string, facts: string[], tail: string): Email {
-  const name = `${prepared.first_name} ${prepared.last_name}`;
+  const name = withoutLinks(`${prepared.first_name} ${prepared.last_name}`);
   const paragraphs = [lead, ...(facts.length > 0 ? [facts.join('\n')] : []), tail, prepared.school];
   return {
     to: { name, address: prepared.email },

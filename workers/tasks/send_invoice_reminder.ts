@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { InvoiceData } from '../../src/documents/invoice.ts';
 import { print } from '../../src/documents/print.ts';
 import { dayFormat, moneyFormat } from '../../src/domain/money.ts';
-import type { Email } from '../email.ts';
+import { type Email, withoutLinks } from '../email.ts';
 import { sendJobEmail } from '../job-email.ts';
 import type { TaskContext } from '../task-context.ts';
 import { escapeHtml } from './send_email.ts';
@@ -21,6 +21,7 @@ interface Prepared {
 function compose({ school, recipient, document }: Prepared, pdf: Buffer): Email {
   const { invoice, currency, letterhead } = document;
   const money = moneyFormat(currency, letterhead.locale);
+  const name = withoutLinks(recipient.name);
   const number = invoice.invoice_number ?? '';
   const due = dayFormat(letterhead.locale)(invoice.due_date);
   const details = [
@@ -40,18 +41,18 @@ function compose({ school, recipient, document }: Prepared, pdf: Buffer): Email 
   const signature = [school, letterhead.phone, letterhead.email].filter((line) => line !== null);
   return {
     fromName: school,
-    to: { name: recipient.name, address: recipient.email },
+    to: { name, address: recipient.email },
     subject: `${school}: Reminder of invoice ${number}`,
     text:
       [
-        `Hello ${recipient.name},`,
+        `Hello ${name},`,
         lead,
         details.map(([label, value]) => `${label}: ${value}`).join('\n'),
         tail,
         signature.join('\n'),
       ].join('\n\n') + '\n',
     html: [
-      `<p>Hello ${escapeHtml(recipient.name)},</p><p>${escapeHtml(lead)}</p>`,
+      `<p>Hello ${escapeHtml(name)},</p><p>${escapeHtml(lead)}</p>`,
       `<table>${rows.join('')}</table>`,
       `<p>${tail}</p><p>${signature.map(escapeHtml).join('<br>')}</p>`,
     ].join(''),
