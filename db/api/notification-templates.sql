@@ -39,8 +39,7 @@ select core.define_sort('notification_template', 'created_at', 't.created_at');
 
 select core.define_functions('notification_templates', 'notification_template',
   p_list => 'Templates by name. Searches name, title and message.',
-  p_get => 'One template. Raises not_found.',
-  p_delete => 'Deletes a template. If it has the name of an event, the event uses its default texts again.');
+  p_get => 'One template. Raises not_found.');
 
 create function api.check_template(p_template jsonb) returns void language plpgsql stable as $$
 declare
@@ -60,23 +59,43 @@ end $$;
 comment on function api.check_template is
   'Raises validation_error if a template declares a variable that is built in or that its event does not have.';
 
+-- The event follows from the name.
+create function api.audited_template(p_id bigint) returns jsonb language sql stable as $$
+  select api.notification_template_record(p_id)::jsonb - 'event';
+$$;
+comment on function api.audited_template is 'A template as the audit log shows it.';
+
 create function api.notification_templates_create(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint;
 begin
   perform api.check_template(p);
   v_id := core.record_insert('notification_template', p);
+  perform core.audit_school('notification_template.create', v_id, null, api.audited_template(v_id));
   return api.notification_template_record(v_id);
 end $$;
 comment on function api.notification_templates_create is
-  'Creates a template. Raises conflict if the name is in use, and the errors of api.check_template.';
+  'Creates a template. Raises conflict if the name is in use, and the errors of api.check_template. Audited.';
 
 create function api.notification_templates_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
+  v_before jsonb := api.audited_template(v_id);
 begin
   perform api.check_template((select to_jsonb(t) from notification_template t where t.id = v_id) || p);
   perform core.record_update('notification_template', p);
+  perform core.audit_school('notification_template.update', v_id, v_before, api.audited_template(v_id));
   return api.notification_template_record(v_id);
 end $$;
-comment on function api.notification_templates_update is 'Updates a template. Raises the same errors as create.';
+comment on function api.notification_templates_update is
+  'Updates a template. Raises the same errors as create. Audited.';
+
+create function api.notification_templates_delete(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+begin
+  perform core.audit_school('notification_template.delete', v_id, api.audited_template(v_id), null);
+  return core.record_delete('notification_template', p);
+end $$;
+comment on function api.notification_templates_delete is
+  'Deletes a template. If it has the name of an event, the event uses its default texts again. Audited.';

@@ -265,9 +265,18 @@ end $$;
 comment on function api.notifications_events_get is
   'One event with the settings and texts of the school. Raises not_found for an unknown event.';
 
+create function api.audited_event(p_key text) returns jsonb language sql stable as $$
+  select jsonb_object_agg(p_key || '.' || setting, value)
+  from json_each(api.event_settings(p_key) -> 0) e (setting, value)
+  where setting in ('is_enabled', 'channels');
+$$;
+comment on function api.audited_event is
+  'The settings of an event as the audit log shows them, with the event in their names: events have no id.';
+
 create function api.notifications_events_update(p jsonb) returns json language plpgsql as $$
 declare
   v_event record;
+  v_before jsonb := api.audited_event(p ->> 'key');
 begin
   select key, channels into strict v_event from core.notification_event where key = p ->> 'key';
   insert into notification_event as d (event, is_enabled, channels)
@@ -281,11 +290,12 @@ begin
     on conflict (event) do update
       set is_enabled = case when p ? 'is_enabled' then excluded.is_enabled else d.is_enabled end,
         channels = case when p ? 'channels' then excluded.channels else d.channels end;
+  perform core.audit_school('notification_event.update', null, v_before, api.audited_event(v_event.key));
   return api.event_settings(v_event.key) -> 0;
 end $$;
 comment on function api.notifications_events_update is
   'Switches an event on or off (is_enabled), or chooses its channels, after core.run_write has '
-  'read it with api.notifications_events_get.';
+  'read it with api.notifications_events_get. Audited.';
 
 -- Functions for the events that other resources send.
 

@@ -104,6 +104,39 @@ const changes: [string, string, () => Promise<number | null>, Record<string, { b
     { permissions: { before: ['class.read'], after: ['student.read'] } },
   ],
   [
+    'the channels of an event',
+    'notification_event.update',
+    async () => {
+      await school.admin.put('/api/notifications/events/holiday.added', { channels: ['in_app'] });
+      await school.admin.put('/api/notifications/events/holiday.added', { channels: ['email'], is_enabled: true });
+      return null;
+    },
+    { 'holiday.added.channels': { before: ['in_app'], after: ['email'] } },
+  ],
+  [
+    'an event that is switched off',
+    'notification_event.update',
+    async () => {
+      await school.admin.put('/api/notifications/events/attendance.late', { is_enabled: false });
+      return null;
+    },
+    { 'attendance.late.is_enabled': { before: true, after: false } },
+  ],
+  [
+    'the text of a template',
+    'notification_template.update',
+    async () => {
+      const { data } = await school.admin.post<{ id: number }>(
+        '/api/notifications/templates',
+        { name: 'fee.generated', title: 'A fee', message: 'Pay at the office.' },
+        201,
+      );
+      await school.admin.put(`/api/notifications/templates/${data.id}`, { message: 'Pay at https://pay.example.' });
+      return data.id;
+    },
+    { message: { before: 'Pay at the office.', after: 'Pay at https://pay.example.' } },
+  ],
+  [
     'the bank details',
     'school_info.update',
     async () => {
@@ -128,11 +161,28 @@ describe('the audit log of a school', () => {
     expect(Object.keys((await latest(action))?.changes ?? {})).toEqual(Object.keys(expected));
   });
 
+  test('has a new and a deleted template of notifications, with all its fields', async () => {
+    const body = { name: unique('Trip'), title: 'Trip', message: 'We leave at nine.', channels: ['push'] };
+    const { data } = await school.admin.post<{ id: number }>('/api/notifications/templates', body, 201);
+    await school.admin.delete(`/api/notifications/templates/${data.id}`);
+    const field = (of: 'before' | 'after') =>
+      expect.objectContaining(
+        Object.fromEntries(
+          Object.entries(body).map(([name, value]) => [name, expect.objectContaining({ [of]: value })]),
+        ),
+      );
+    expect((await entries(`&target_type=notification_template&target_id=${data.id}`)).slice(0, 2)).toMatchObject([
+      { action: 'notification_template.delete', changes: field('before') },
+      { action: 'notification_template.create', changes: field('after') },
+    ]);
+  });
+
   test('has no secret, and no entry for a request that changes nothing', async () => {
     await school.admin.put(`/api/users/${user.id}`, { password: secrets[1] });
     const { data } = await school.admin.get<{ first_name: string }>(`/api/users/${user.id}`);
     const before = await entries();
     await school.admin.put(`/api/users/${user.id}`, { first_name: data.first_name, role_ids: [] });
+    await school.admin.put('/api/notifications/events/attendance.late', { is_enabled: false });
     expect(await entries()).toEqual(before);
     for (const secret of [...secrets, 'whsec_', 'password_hash', 'key_hash'])
       expect(JSON.stringify(before)).not.toContain(secret);
