@@ -17,7 +17,7 @@ interface SchoolRecord {
   feature_flags: Record<string, boolean>;
   enabled_features: string[];
   is_impersonation_allowed: boolean;
-  subscription: { status: string; grace_days: number };
+  subscription: { status: string; grace_days: number; is_final: boolean };
 }
 const getSchool = async (id: number) => (await operator.get<SchoolRecord>(`/api/platform/tenants/${id}`)).data;
 
@@ -226,11 +226,29 @@ test('the subscription of a school is renewed, cancelled and reactivated', async
   await dialog.getByRole('button', { name: 'Cancel subscription' }).click();
   await toast(page, 'cancelled.');
   await summary.getByText('cancelled', { exact: true }).waitFor();
+  await page.getByText('Admins of the school can choose one.').waitFor();
+  expect((await getSchool(id)).subscription.is_final).toBe(false);
   await button(page, 'Change period').click();
   await dialog.getByLabel('Period end').fill('2041-07-01T10:00');
   await button(page, 'Save').click();
   await summary.getByText('active', { exact: true }).waitFor();
   expect((await getSchool(id)).subscription.status).toBe('active');
+});
+
+test('a subscription is cancelled for good: the school cannot choose a plan again', async () => {
+  const { id } = await service.school();
+  const { openTab } = await openSession();
+  const page = await openTab(`/schools/${id}/subscription`);
+  await button(page, 'Cancel subscription').click();
+  const dialog = page.getByRole('dialog');
+  const isFinal = dialog.getByLabel('The school cannot choose a plan again');
+  expect(await isFinal.isChecked()).toBe(false);
+  await isFinal.check();
+  await dialog.getByRole('button', { name: 'Cancel subscription' }).click();
+  await toast(page, 'cancelled.');
+  await page.getByText('The school cannot choose a plan again.').waitFor();
+  expect((await getSchool(id)).subscription).toMatchObject({ status: 'cancelled', is_final: true });
+  await page.locator('.entry', { hasText: 'no new plan by the school' }).waitFor();
 });
 
 test('a cancelled subscription is activated for a month, and its history shows each change and nothing else', async () => {

@@ -146,18 +146,25 @@ test('plans are created, edited and deleted, but a plan in use cannot be deleted
   await dialog.getByText('Maximum teachers is required').waitFor();
   await dialog.getByLabel('Maximum teachers').fill('9');
   await dialog.getByLabel('Timetable').check();
+  expect(await dialog.getByLabel('Schools can choose this plan').isChecked()).toBe(true);
+  await dialog.getByLabel('Schools can choose this plan').uncheck();
   await dialog.getByRole('button', { name: 'Create plan' }).click();
   await toast(page, `Plan ${name} created.`);
   const plans = async () => (await operator.get<{ name: string }[]>(`/api/platform/plans?search=${name}`)).data;
   expect(await plans()).toMatchObject([
     { name, price_monthly: 12.5, max_students: 80, max_teachers: 9, features_json: { features: ['timetable'] } },
   ]);
+  expect(await plans()).toMatchObject([{ is_public: false }]);
+  const note = page.locator('tr', { hasText: name }).getByText('Only operators can assign it');
+  await note.waitFor();
 
   await button(page, name).click();
   await dialog.getByLabel('Price per month').fill('15');
+  await dialog.getByLabel('Schools can choose this plan').check();
   await dialog.getByRole('button', { name: 'Save changes' }).click();
   await toast(page, `Plan ${name} saved.`);
-  expect(await plans()).toMatchObject([{ price_monthly: 15, max_students: 80 }]);
+  expect(await plans()).toMatchObject([{ price_monthly: 15, max_students: 80, is_public: true }]);
+  await note.waitFor({ state: 'detached' });
   const limits = page.locator('tr', { hasText: name }).getByText('80 students, 9 teachers, 0 schools');
   expect(await limits.isVisible()).toBe(false);
   await page.setViewportSize({ width: 390, height: 800 });

@@ -4,6 +4,7 @@ import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { isAbort, toFailure } from '../data/http.ts';
 import { Icon } from './icons.tsx';
 import { Button } from './button.tsx';
+import { CheckboxField } from './fields.tsx';
 
 interface DialogProps {
   title: ComponentChildren;
@@ -119,8 +120,13 @@ export interface ConfirmOptions {
   isDangerous?: boolean;
   /** Text that the operator must type before they can confirm. */
   requiredText?: string;
-  /** Runs while the dialog is open. If it fails, the dialog stays open and shows the error. */
-  action?: () => Promise<unknown>;
+  /** A checkbox, which is off at first. */
+  option?: { label: string; hint: ComponentChildren };
+  /**
+   * Runs while the dialog is open. If it fails, the dialog stays open and shows the error.
+   * @param isOptionOn  whether the operator has checked `option`
+   */
+  action?: (isOptionOn: boolean) => Promise<unknown>;
   /** Loads again what the action changed, before the dialog closes. */
   reload?: () => Promise<void>;
   /** The message when the action has succeeded. */
@@ -157,17 +163,18 @@ export function dismissConfirmations(): void {
 
 function ConfirmDialog({ options, onClose }: { options: ConfirmOptions; onClose: (isConfirmed: boolean) => void }) {
   const [typed, setTyped] = useState('');
+  const [isOptionOn, setOptionOn] = useState(false);
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState<string>();
   const [fieldId, descriptionId] = [useId(), useId()];
-  const { title, text, confirmLabel, cancelLabel = 'Cancel', isDangerous = false, requiredText } = options;
+  const { title, text, confirmLabel, cancelLabel = 'Cancel', isDangerous = false, requiredText, option } = options;
   const submit = async (event: Event) => {
     event.preventDefault();
     if (isBusy) return;
     setBusy(true);
     setError(undefined);
     try {
-      await options.action?.();
+      await options.action?.(isOptionOn);
       await options.reload?.();
       onClose(true);
     } catch (thrown) {
@@ -182,6 +189,7 @@ function ConfirmDialog({ options, onClose }: { options: ConfirmOptions; onClose:
           <div class="prose" id={descriptionId}>
             {text}
           </div>
+          {option && <CheckboxField {...option} isOn={isOptionOn} onChange={setOptionOn} />}
           {requiredText !== undefined && (
             <div class="field">
               <label for={fieldId}>

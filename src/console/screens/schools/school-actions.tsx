@@ -79,7 +79,11 @@ export const cancelSubscription: SchoolAction = (school, reload) =>
     confirmLabel: 'Cancel subscription',
     cancelLabel: 'Keep subscription',
     isDangerous: true,
-    action: () => request('PUT', `${path(school)}/subscription`, { body: { status: 'cancelled' } }),
+    option: {
+      label: 'The school cannot choose a plan again',
+      hint: 'Otherwise its admins can start a new subscription themselves.',
+    },
+    action: (is_final) => request('PUT', `${path(school)}/subscription`, { body: { status: 'cancelled', is_final } }),
     reload,
     done: <>Subscription of {nameOf(school)} cancelled.</>,
   });

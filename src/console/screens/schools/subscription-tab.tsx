@@ -30,7 +30,7 @@ const meanings: Record<string, string> = {
 };
 
 function SubscriptionFacts({ school, plan }: { school: TenantDetail; plan: Plan | undefined }) {
-  const { status, started_at, current_period_end, grace_days, grace_ends_at } = school.subscription;
+  const { status, started_at, current_period_end, grace_days, grace_ends_at, is_final } = school.subscription;
   return (
     <dl class="facts">
       <Fact label="Status">
@@ -52,6 +52,11 @@ function SubscriptionFacts({ school, plan }: { school: TenantDetail; plan: Plan 
           <Timestamp at={current_period_end} format="time" />
         </Fact>
       )}
+      {status === 'cancelled' && (
+        <Fact label="New plan">
+          {is_final ? 'The school cannot choose a plan again.' : 'Admins of the school can choose one.'}
+        </Fact>
+      )}
       {grace_days !== null && <Fact label="Grace period">{formatDays(grace_days)}</Fact>}
       {grace_ends_at && (
         <Fact label="Will be cancelled">
@@ -69,7 +74,7 @@ function findChange({ changes }: AuditLog, name: string): { before: unknown; aft
   return old === now ? changes[name] : { before: old, after: now };
 }
 
-/** The new status, plan, period and grace period of an entry, with the earlier ones. */
+/** The new status, plan, period and grace period of an entry, with the earlier ones, and whether it is final. */
 function describeChange(entry: AuditLog): ComponentChildren {
   const status = findChange(entry, 'status');
   const plan = findChange(entry, 'plan');
@@ -86,6 +91,7 @@ function describeChange(entry: AuditLog): ComponentChildren {
         until <Timestamp at={end} />
       </>
     ),
+    findChange(entry, 'is_final')?.after === true && 'no new plan by the school',
     typeof grace === 'number' && `grace period ${formatDays(grace)}`,
   ].filter(Boolean);
   return parts.map((part, n) => (

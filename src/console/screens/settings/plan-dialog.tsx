@@ -21,6 +21,7 @@ interface PlanFields {
   max_students: string;
   max_teachers: string;
   features: string[];
+  is_public: boolean;
 }
 
 const labels: Record<keyof PlanFields, string> = {
@@ -29,21 +30,31 @@ const labels: Record<keyof PlanFields, string> = {
   max_students: 'Maximum students',
   max_teachers: 'Maximum teachers',
   features: 'Features',
+  is_public: 'Schools can choose this plan',
 };
-const emptyPlan: PlanFields = { name: '', price_monthly: '', max_students: '', max_teachers: '', features: [] };
-const toForm = ({ name, price_monthly, max_students, max_teachers, features_json }: Plan): PlanFields => ({
+const emptyPlan: PlanFields = {
+  name: '',
+  price_monthly: '',
+  max_students: '',
+  max_teachers: '',
+  features: [],
+  is_public: true,
+};
+const toForm = ({ name, price_monthly, max_students, max_teachers, features_json, is_public }: Plan): PlanFields => ({
   name,
   price_monthly: String(price_monthly),
   max_students: String(max_students),
   max_teachers: String(max_teachers),
   features: [...features_json.features].sort(),
+  is_public,
 });
-const toBody = ({ name, price_monthly, max_students, max_teachers, features }: Partial<PlanFields>) => ({
+const toBody = ({ name, price_monthly, max_students, max_teachers, features, is_public }: Partial<PlanFields>) => ({
   name,
   price_monthly: price_monthly === undefined ? undefined : toNumber(price_monthly),
   max_students: max_students === undefined ? undefined : toNumber(max_students),
   max_teachers: max_teachers === undefined ? undefined : toNumber(max_teachers),
   features_json: features && { features },
+  is_public,
 });
 
 interface PlanFormProps {
@@ -56,7 +67,7 @@ interface PlanFormProps {
 function PlanForm({ form, onClose, label, note }: PlanFormProps) {
   const { value, set } = form;
   const currency = useCurrency();
-  const field = (name: Exclude<keyof PlanFields, 'features'>) => ({
+  const field = (name: Exclude<keyof PlanFields, 'features' | 'is_public'>) => ({
     label: labels[name],
     isRequired: true,
     ...form.field(name),
@@ -85,6 +96,12 @@ function PlanForm({ form, onClose, label, note }: PlanFormProps) {
           input={{ type: 'number', min: '0', inputMode: 'numeric' }}
         />
       </div>
+      <CheckboxField
+        label={labels.is_public}
+        hint="Operators can assign every plan."
+        isOn={value.is_public}
+        onChange={(is_public) => set({ is_public })}
+      />
       <fieldset class="form tight">
         <legend class="legend">Features</legend>
         {featureNames.map((name) => (

@@ -21,6 +21,7 @@ const columns = (onOpen: (plan: Plan) => void): Column<Plan>[] => [
           {formatNumber(plan.tenant_count)} {plan.tenant_count === 1 ? 'school' : 'schools'}
         </small>
         <small>{planFeatures(plan)}</small>
+        {!plan.is_public && <small>Only operators can assign it</small>}
       </>
     ),
   },
