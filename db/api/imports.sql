@@ -111,10 +111,10 @@ comment on function api.import_checked is
   'of its column refuses.';
 
 create function api.import_name(p_first_name text, p_last_name text) returns text language sql immutable
-  return platform.search_normal(regexp_replace(p_first_name || ' ' || p_last_name, '\s+', ' ', 'g'));
+  return public.search_form(core.name_key(p_first_name || ' ' || p_last_name));
 comment on function api.import_name is
-  'The full name of a row or a person as it is compared: without case, accents and repeated spaces. Null if a part is '
-  'missing.';
+  'The full name of a row or a person as searches compare it, with one space for each run of white space. Null if a '
+  'part is missing.';
 
 create function api.import_namesakes(p_table text, p_rows jsonb) returns jsonb language plpgsql stable as $$
 declare

@@ -791,6 +791,33 @@ describe('a row that repeats a person', () => {
     },
   );
 
+  test('is the same person with other spaces, letters of a font, or letters that searches take as one', async () => {
+    const fresh = await service.school();
+    // Stored before white space was normalized.
+    await fresh.insert('student', {
+      admission_number: 'X-1',
+      first_name: 'Ada\u00a0 Mae',
+      last_name: 'King',
+      date_of_birth: '2015-01-01',
+    });
+    const content = [
+      'first_name,last_name,date_of_birth',
+      'ada mae,King,2015-01-01',
+      'Ada,\u2003Mae  King,2015-01-01',
+      'محمّد,أحمد,2015-01-02',
+      'محمد,احمد,2015-01-02',
+      'ﬁona,Lee,2015-01-03',
+      'Fiona,Lee,2015-01-03',
+    ].join('\n');
+    const known = 'The school has a student with the same name and date of birth.';
+    expect(warningLines((await dryRun(fresh.admin, content)).data)).toEqual([
+      `2: ${known}`,
+      `3: ${known}`,
+      '5: Line 4 has the same name and date of birth.',
+      '7: Line 6 has the same name and date of birth.',
+    ]);
+  });
+
   test('is compared by the contacts of the parents too, and not with deleted students', async () => {
     const fresh = await service.school();
     const content = 'first_name,last_name,parent_email,parent_phone\nAda,King,P@example.org,\nBea,Lee,,+1 2\n';
