@@ -203,6 +203,10 @@ declare
   v_id bigint;
 begin
   perform api.tenant_check(p);
+  -- The index of subdomains would wait until the other school is complete, longer than requests may wait for a lock.
+  if not pg_try_advisory_xact_lock(core.lock_key('new school', hashtext(lower(p ->> 'subdomain')))) then
+    perform core.refuse_field('conflict', 'subdomain', 'A school with this subdomain is being created.');
+  end if;
   -- For the trigger of ready-schools.sql.
   perform set_config('app.takes_ready_school', 'yes', true);
   v_id := core.record_insert('tenant', api.tenant_columns(p));

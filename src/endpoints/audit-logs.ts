@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { type ExportColumn, exported, exportFormat } from './parts/exports.ts';
 import { json, resource } from '../http/endpoint.ts';
-import { search } from '../http/schemas.ts';
+import { dateRange, search } from '../http/schemas.ts';
 import { auditFilters } from './platform.ts';
 
 const column = (header: string, type: ExportColumn['type'] = 'text', width?: number): ExportColumn => ({
@@ -20,7 +20,7 @@ export const auditLogs = resource('/platform/audit-logs', 'Audit log', 'Actions 
     operation: 'platform_audit_logs_export',
     summary: 'Export the audit log',
     description: 'Oldest first, with the filters of the list. The export itself is recorded.',
-    query: z.strictObject({ ...exportFormat, search, ...auditFilters }),
+    query: dateRange(z.strictObject({ ...exportFormat, search, ...auditFilters })),
     response: exported('platform_audit_logs_export_page', {
       name: 'audit-log',
       begin: 'platform_audit_logs_export',

@@ -349,6 +349,6 @@ export const platform = resource('/platform', 'Platform', 'For operators: school
     operation: 'platform_audit_logs_list',
     summary: 'Get the audit log',
     description: 'Newest first. Dates are in UTC and inclusive.',
-    response: page(AuditLog, auditFilters),
+    response: page(AuditLog, auditFilters, { maxDays: Infinity }),
   },
 });

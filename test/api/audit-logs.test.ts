@@ -92,6 +92,11 @@ describe('the audit log', () => {
       changes: { from_date: { before: null, after: '2026-01-01' }, action: { before: null, after: 'many' } },
     });
     await operator.get('/api/platform/audit-logs/export?format=pdf', 400);
+    for (const path of ['/api/platform/audit-logs', '/api/platform/audit-logs/export'])
+      expect(await operator.get(`${path}?from_date=2026-01-02&to_date=2026-01-01`, 400)).toMatchObject({
+        error: 'validation_error',
+        details: [{ path: 'to_date' }],
+      });
     await operator.get('/api/platform/audit-logs/export?tenant_id=x', 400);
     expect(
       (await send(service.url, { method: 'HEAD', path: '/api/platform/audit-logs/export', token: operator.token }))

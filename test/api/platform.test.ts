@@ -181,6 +181,42 @@ describe('creating a school', () => {
     });
   });
 
+  test('is a 409 while another request creates a school with this subdomain, however long that takes', async () => {
+    const servers = await Promise.all(service.database.all().map((server) => server.addressFor()));
+    const holders = servers.map((connectionString) => new shared.pg.Client({ connectionString }));
+    await Promise.all(holders.map((holder) => holder.connect()));
+    const body = input();
+    try {
+      for (const holder of holders) await holder.query('begin; lock table platform.tenant_usage in exclusive mode');
+      const first = post<Tenant>('/tenants', body, 201);
+      first.catch(() => undefined);
+      await until(async () => {
+        const waiting = await service.database.everywhere(
+          "select from pg_locks where locktype = 'relation' and relation = 'platform.tenant_usage'::regclass and not granted",
+        );
+        return waiting.length > 0 || undefined;
+      });
+      expect(await post('/tenants', { ...body, subdomain: body.subdomain.toUpperCase() }, 409)).toMatchObject({
+        error: 'conflict',
+        details: [{ path: 'subdomain' }],
+      });
+      for (const holder of holders) await holder.query('commit');
+      expect((await first).data.subdomain).toBe(body.subdomain);
+    } finally {
+      await Promise.all(holders.map((holder) => holder.end()));
+    }
+  });
+
+  test('is made by one of two requests at once; the other is a 409', async () => {
+    for (let round = 0; round < 5; round++) {
+      const body = input();
+      const answers = await Promise.all(
+        [1, 2].map(() => service.operator.send('POST', '/api/platform/tenants', { body })),
+      );
+      expect(answers.map(({ status }) => status).sort()).toEqual([201, 409]);
+    }
+  });
+
   test('leaves no school, schema or audit entry when it fails', async () => {
     const schemas = () =>
       service.database.query("select nspname from pg_namespace where nspname like 'tenant_%' order by 1");
