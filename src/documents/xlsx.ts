@@ -1,7 +1,7 @@
 import { posix } from 'node:path';
 import { strToU8, unzipSync, zipSync } from 'fflate';
 import { FileRefusal, tooManyColumns, tooManyRows } from './file-refusal.ts';
-import { attributesOf, decodeXml, escapeXml, isXmlPart, readXml, xmlBoolean } from './xml.ts';
+import { type AttributeReader, decodeXml, escapeXml, isXmlPart, readXml, xmlBoolean } from './xml.ts';
 
 /** Merged cells. Rows and columns count from 0; `bottom` is included. */
 export interface MergedCells {
@@ -48,11 +48,10 @@ function relationshipsOf(archive: Uint8Array, source: string): Relationship[] {
   ]);
   const found: Relationship[] = [];
   readXml(xml ?? '', {
-    open(name, tag) {
+    open(name, attribute) {
       if (name !== 'Relationship') return;
-      const attributes = attributesOf(tag);
-      const target = normalizePath(posix.resolve('/', folder, attributes.get('Target') ?? ''));
-      found.push({ id: attributes.get('Id') ?? '', type: posix.basename(attributes.get('Type') ?? ''), path: target });
+      const target = normalizePath(posix.resolve('/', folder, attribute('Target') ?? ''));
+      found.push({ id: attribute('Id') ?? '', type: posix.basename(attribute('Type') ?? ''), path: target });
     },
   });
   return found;
@@ -66,14 +65,13 @@ function readWorkbook(archive: Uint8Array) {
   const sheets: { path: string; isVisible: boolean }[] = [];
   let is1904 = false;
   readXml(xml ?? '', {
-    open(name, tag) {
-      if (name === 'workbookPr') is1904 = xmlBoolean(attributesOf(tag).get('date1904')) ?? false;
+    open(name, attribute) {
+      if (name === 'workbookPr') is1904 = xmlBoolean(attribute('date1904')) ?? false;
       if (name !== 'sheet') return;
-      const attributes = attributesOf(tag);
       // A chart can have a sheet too.
-      const relationship = relationships.find(({ id, type }) => type === 'worksheet' && id === attributes.get('id'));
+      const relationship = relationships.find(({ id, type }) => type === 'worksheet' && id === attribute('id'));
       if (relationship)
-        sheets.push({ path: relationship.path, isVisible: (attributes.get('state') ?? 'visible') === 'visible' });
+        sheets.push({ path: relationship.path, isVisible: (attribute('state') ?? 'visible') === 'visible' });
     },
   });
   const sheet = sheets.find(({ isVisible }) => isVisible) ?? sheets[0];
@@ -131,21 +129,19 @@ function readStyles(xml = '') {
   const styles: string[] = [];
   let list = '';
   readXml(xml, {
-    open(name, tag) {
+    open(name, attribute) {
       if (['numFmts', 'cellStyleXfs', 'cellXfs', 'dxfs'].includes(name)) list = name;
-      const attributes = () => attributesOf(tag);
       if (name === 'numFmt' && list === 'numFmts') {
-        const code = attributes().get('formatCode') ?? '';
+        const code = attribute('formatCode') ?? '';
         if (code.length > maxFormatCharacters || codes.size >= maxFormats)
           throw new FileRefusal(
             `The file has more than ${String(maxFormats)} number formats, or one of more than ` +
               `${String(maxFormatCharacters)} characters.`,
           );
-        codes.set(attributes().get('numFmtId') ?? '', code);
-      } else if (name === 'xf' && list === 'cellStyleXfs') base.push(attributes().get('numFmtId') ?? '0');
+        codes.set(attribute('numFmtId') ?? '', code);
+      } else if (name === 'xf' && list === 'cellStyleXfs') base.push(attribute('numFmtId') ?? '0');
       else if (name === 'xf' && list === 'cellXfs') {
-        const format = attributes();
-        styles.push(format.get('numFmtId') ?? base[Number(format.get('xfId') ?? 0)] ?? '0');
+        styles.push(attribute('numFmtId') ?? base[Number(attribute('xfId') ?? 0)] ?? '0');
       }
     },
   });
@@ -197,7 +193,7 @@ interface OpenCell {
   type: string;
   format: DigitFormat | undefined;
   hasFormula: boolean;
-  /** Undefined without a value. Escaped. */
+  /** Undefined without a value. */
   text: string | undefined;
 }
 
@@ -218,11 +214,10 @@ function readCells(xml: string, { styles, isBlankString, maxRows, maxColumns }: 
   let leftOut: string | undefined;
   let isText = false;
 
-  const openCell = (tag: string): OpenCell => {
-    const attributes = attributesOf(tag);
-    column = readReference(attributes.get('r')).column ?? column + 1;
-    const style = Number(attributes.get('s') ?? NaN);
-    const type = attributes.get('t') ?? 'n';
+  const openCell = (attribute: AttributeReader): OpenCell => {
+    column = readReference(attribute('r')).column ?? column + 1;
+    const style = Number(attribute('s') ?? NaN);
+    const type = attribute('t') ?? 'n';
     const format = type === 'n' ? styles.digits[style] : undefined;
     const writtenType = type === 'd' || type === 'e' || format ? 'str' : type;
     const isKnown = Number.isInteger(style) && style >= 0 && style < styles.digits.length;
@@ -240,7 +235,7 @@ function readCells(xml: string, { styles, isBlankString, maxRows, maxColumns }: 
     if (type === 'b') return xmlBoolean(text) === undefined ? text : xmlBoolean(text) ? '1' : '0';
     const number = Number(text);
     if (!format || Number.isNaN(number)) return text;
-    return Number.isSafeInteger(number) && number >= 0 ? escapeXml(format(String(number))) : String(number);
+    return Number.isSafeInteger(number) && number >= 0 ? format(String(number)) : String(number);
   };
   const closeCell = (closed: OpenCell) => {
     const { tag, type, text } = closed;
@@ -251,7 +246,8 @@ function readCells(xml: string, { styles, isBlankString, maxRows, maxColumns }: 
       );
     if (!text?.trim() || (type === 's' && isBlankString[Number(text)])) return;
     if (column > maxColumns) throw tooManyColumns(row, maxColumns);
-    rowOut += `${tag}${type === 'inlineStr' ? `<is><t>${text}</t></is>` : `<v>${shown(text, closed)}</v>`}</c>`;
+    const content = escapeXml(shown(text, closed));
+    rowOut += `${tag}${type === 'inlineStr' ? `<is><t>${content}</t></is>` : `<v>${content}</v>`}</c>`;
   };
   const closeRow = () => {
     if (rowOut === '') return;
@@ -260,18 +256,18 @@ function readCells(xml: string, { styles, isBlankString, maxRows, maxColumns }: 
   };
 
   readXml(xml, {
-    open(name, tag) {
+    open(name, attribute) {
       if (leftOut !== undefined) return;
       if (name === 'sheetData') isData = true;
       else if (name === 'mergeCell') {
-        const range = readMerged(attributesOf(tag).get('ref') ?? '');
+        const range = readMerged(attribute('ref') ?? '');
         if (range && merged.push(range) > maxMergedCells)
           throw new FileRefusal(`The file has more than ${String(maxMergedCells)} merged cells.`);
       } else if (name === 'row' && isData) {
-        row = readReference(attributesOf(tag).get('r')).row ?? row + 1;
+        row = readReference(attribute('r')).row ?? row + 1;
         column = 0;
         rowOut = '';
-      } else if (name === 'c' && isData) cell = openCell(tag);
+      } else if (name === 'c' && isData) cell = openCell(attribute);
       else if (!cell) return;
       else if (name === 'v' || name === 't') {
         isText = true;
@@ -319,7 +315,7 @@ function readStrings(xml = '<sst/>') {
       else if (name === 'rPh') isPhonetic = false;
       else if (name === 'si') {
         isBlank.push(text.trim() === '');
-        out.push(`<si><t>${text}</t></si>`);
+        out.push(`<si><t>${escapeXml(text)}</t></si>`);
       }
     },
   });

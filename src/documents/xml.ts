@@ -1,14 +1,15 @@
+import { SaxesParser } from 'saxes';
 import { FileRefusal } from './file-refusal.ts';
+
+/** An attribute of a tag by its local name: `id` for `r:id`. */
+export type AttributeReader = (name: string) => string | undefined;
 
 /** What is read of an XML document. Comments, instructions and declarations are left out. */
 export interface XmlHandlers {
-  /**
-   * @param name  without its prefix
-   * @param tag  as written, with its brackets. `<a/>` is opened and closed.
-   */
-  open: (name: string, tag: string) => void;
+  /** @param name  without its prefix. `<a/>` is opened and closed. */
+  open: (name: string, attribute: AttributeReader) => void;
   close?: (name: string) => void;
-  /** @param text  escaped, as between tags. A text with a comment or CDATA in it comes in several parts. */
+  /** A text with a comment or CDATA in it comes in several parts. */
   text?: (text: string) => void;
 }
 
@@ -17,68 +18,22 @@ export const isXmlPart = (name: string): boolean => /\.(xml|rels)$/i.test(name);
 
 /** Longer than any text of a cell, tag or comment of a spreadsheet program. */
 const maxTokenCharacters = 1_500_000;
-/** Programs write at most 30 attributes, 40 characters and 15 levels. Parsers take quadratic time for attributes. */
+/** Programs write at most 30 attributes, 40 characters and 15 levels. */
 const maxAttributes = 100;
 const maxNameCharacters = 200;
 const maxDepth = 100;
-
-const tokenEnds: [start: string, end: string][] = [
-  ['<!--', '-->'],
-  ['<![CDATA[', ']]>'],
-  ['<?', '?>'],
-];
-
-const refuse = (what: string): never => {
-  throw new FileRefusal(`The file has ${what}.`);
-};
-
-const codes = { doubleQuote: 0x22, singleQuote: 0x27, greater: 0x3e, slash: 0x2f, equals: 0x3d, space: 0x20 };
-
-/**
- * The position after the tag that starts at `start`. Its quoted values may contain `>`.
- * @throws FileRefusal if the tag has too many attributes, or a name that is too long
- */
-function endOfTag(xml: string, start: number): number {
-  let attributes = 0;
-  let nameStart = start + 1;
-  for (let at = nameStart; at < xml.length; at++) {
-    const code = xml.charCodeAt(at);
-    if (code === codes.greater) return at + 1;
-    if (code === codes.doubleQuote || code === codes.singleQuote) {
-      if (++attributes > maxAttributes) refuse(`a tag with more than ${String(maxAttributes)} attributes`);
-      const end = xml.indexOf(xml.charAt(at), at + 1);
-      if (end === -1) return xml.length;
-      at = end;
-      nameStart = at + 1;
-    } else if (code <= codes.space || code === codes.slash || code === codes.equals) nameStart = at + 1;
-    else if (at - nameStart >= maxNameCharacters) refuse(`a name of more than ${String(maxNameCharacters)} characters`);
-  }
-  return xml.length;
-}
+/** The parser gets the document in parts, so that a text that is too long ends before all of it is read. */
+const partCharacters = 65_536;
 
 /** The name without its prefix: `x:row` is `row`. */
 const localName = (name: string) => name.slice(name.indexOf(':') + 1);
 
-/** The attributes of a tag by their local names, without entities. */
-export function attributesOf(tag: string): Map<string, string> {
-  const attributes = new Map<string, string>();
-  for (const [, name = '', double, single] of tag.matchAll(/\s([^\s=/"'<>]+)\s*=\s*(?:"([^"]*)"|'([^']*)')/g))
-    if (!name.startsWith('xmlns')) attributes.set(localName(name), unescapeXml(double ?? single ?? ''));
-  return attributes;
+/** Collects nothing: a sheet has a million tags. */
+function findAttribute(written: Record<string, string>, name: string): string | undefined {
+  if (name in written) return written[name];
+  for (const key in written) if (localName(key) === name && !key.startsWith('xmlns')) return written[key];
+  return undefined;
 }
-
-const entities: Record<string, string> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'" };
-
-/** Text without the predefined entities and character references. Others stay as they are. */
-const unescapeXml = (text: string) =>
-  text.replace(
-    /&(?:#(\d{1,7})|#[xX]([\da-fA-F]{1,6})|([a-z]{2,4}));/g,
-    (written: string, decimal?: string, hex?: string, name?: string) => {
-      if (name !== undefined) return entities[name] ?? written;
-      const code = decimal === undefined ? parseInt(hex ?? '', 16) : Number(decimal);
-      return code <= 0x10ffff ? String.fromCodePoint(code) : written;
-    },
-  );
 
 /** Text for an element or an attribute. */
 export const escapeXml = (text: string): string =>
@@ -104,42 +59,56 @@ export function decodeXml(part: Uint8Array): string {
 }
 
 /**
- * Reads an XML document with bounds, before any parser gets it.
+ * Reads an XML document with bounds.
  * @throws FileRefusal  when a bound is exceeded
- * @throws Error  when tags do not match
+ * @throws Error  when the document is not well-formed
  */
 export function readXml(xml: string, { open, close, text }: XmlHandlers): void {
-  const path: string[] = [];
-  const closeTag = (name: string) => {
-    if (path.pop() !== name) throw new Error(`</${name}> closes another element`);
-    close?.(localName(name));
+  if (xml === '') return;
+  const refuse = (what: string): never => {
+    throw new FileRefusal(`The file has ${what}.`);
   };
-  for (let at = 0; at < xml.length;) {
-    const start = at;
-    const isTag = xml.charAt(at) === '<';
-    const isSpecial = isTag && (xml.charAt(at + 1) === '!' || xml.charAt(at + 1) === '?');
-    const special = isSpecial ? tokenEnds.find(([begin]) => xml.startsWith(begin, start)) : undefined;
-    if (!isTag) at = xml.indexOf('<', at);
-    else if (!special) at = endOfTag(xml, start);
-    else {
-      at = xml.indexOf(special[1], start + special[0].length);
-      if (at !== -1) at += special[1].length;
-    }
-    const isComplete = at !== -1;
-    if (at === -1) at = xml.length;
-    if (at - start > maxTokenCharacters) refuse(`a text of more than ${String(maxTokenCharacters)} characters`);
-    const token = xml.slice(start, at);
-    if (!isTag) text?.(token);
-    else if (special?.[0] === '<![CDATA[') text?.(escapeXml(token.slice(9, isComplete ? -3 : undefined)));
-    else if (!isSpecial) {
-      const [, slashes = '', name = ''] = /^<(\/?)([^\s/>]+)/.exec(token) ?? [];
-      if (slashes) closeTag(name);
-      else {
-        if (path.push(name) > maxDepth) refuse(`more than ${String(maxDepth)} nested tags`);
-        open(localName(name), token);
-        if (token.endsWith('/>')) closeTag(name);
-      }
-    }
+  const checkName = (name: string) => {
+    if (name.length > maxNameCharacters) refuse(`a name of more than ${String(maxNameCharacters)} characters`);
+  };
+  const parser = new SaxesParser({ position: false, xmlns: false });
+  let depth = 0;
+  let attributes = 0;
+  /** The number of characters since the last event. */
+  let unread = 0;
+  // Not all events: with more than about eight, the parser takes four times as long, because the engine stores the
+  // handlers as dynamic properties of the parser.
+  parser.on('attribute', ({ name }) => {
+    unread = 0;
+    checkName(name);
+    if (++attributes > maxAttributes) refuse(`a tag with more than ${String(maxAttributes)} attributes`);
+  });
+  parser.on('opentag', ({ name, attributes: written }) => {
+    unread = 0;
+    attributes = 0;
+    checkName(name);
+    if (++depth > maxDepth) refuse(`more than ${String(maxDepth)} nested tags`);
+    open(localName(name), (wanted) => findAttribute(written, wanted));
+  });
+  parser.on('closetag', ({ name }) => {
+    unread = 0;
+    depth--;
+    close?.(localName(name));
+  });
+  const read = (part: string) => {
+    unread = 0;
+    text?.(part);
+  };
+  parser.on('text', read);
+  parser.on('cdata', read);
+  parser.on('error', (error) => {
+    // Such a reference stays text: the entities that a document declares are never expanded.
+    if (!error.message.endsWith('undefined entity.')) throw error;
+  });
+  for (let at = 0; at < xml.length; at += partCharacters) {
+    unread += partCharacters;
+    parser.write(xml.slice(at, at + partCharacters));
+    if (unread > maxTokenCharacters) refuse(`a text of more than ${String(maxTokenCharacters)} characters`);
   }
-  if (path.length > 0) throw new Error(`<${path.at(-1) ?? ''}> is not closed`);
+  parser.close();
 }
