@@ -158,6 +158,11 @@ export async function runUpgrade({ release, seconds, print }: UpgradeOptions): P
     operator = await openOperator(load);
     await startAnalytics(operator, old.target.url);
     for (const name of ['north', 'south', 'west']) schools.push(await openSchool(load, operator, name));
+    // Emails to addresses that nobody has confirmed take turns, one in ten minutes.
+    await withOwner(url, async (owner) => {
+      for (const { id } of schools)
+        await owner.query(`update tenant_${String(id)}.user_account set email_verified_at = now()`);
+    });
     // On the database of the earlier release, and without clients: a dry run holds its locks until the end.
     await migrate('new', ['plan']);
     const endLoad = startLoad(load, schools, operator);
