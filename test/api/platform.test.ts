@@ -974,7 +974,6 @@ describe('the audit log', () => {
     expect(await actions('from_date=2020-03-01&to_date=2020-03-02')).toEqual(['old.last', 'old.first']);
     expect(await actions('to_date=2020-03-01')).toEqual(['old.first']);
     expect(await actions('from_date=2020-03-02&to_date=2020-03-03')).toEqual(['old.next', 'old.last']);
-    expect(await actions('from_date=2020-03-03&to_date=2020-03-01')).toEqual([]);
     expect(await actions('to_date=2020-12-31&order=asc')).toEqual(['old.first', 'old.last', 'old.next']);
     for (const query of ['from_date=2020-02-30', 'to_date=yesterday', 'tenant_id=x', 'colour=red']) {
       expect((await service.operator.get(`/api/platform/audit-logs?${query}`, 400)).details).toMatchObject([
