@@ -7,9 +7,9 @@ create table core.impersonation_change (
   columns text[]
 );
 comment on table core.impersonation_change is
-  'What an operator who is logged in as a user may change in the tables of a school: the records of the school, and '
-  'what the service writes with them. Not what outlives the visit: who can log in, with which rights and names, where '
-  'messages and payments go, and what the texts say. Tables that are not listed cannot be changed.';
+  'What an operator who is logged in as a user may change in the tables of a school: its records, and what the service '
+  'writes with them. Changes with an effect after the impersonation are refused: logins, permissions, names of users, '
+  'where messages and payments go, notification settings and templates. Tables that are not listed cannot be changed.';
 comment on column core.impersonation_change.columns is 'The columns that an update may change; null for all.';
 
 insert into core.impersonation_change (table_name, verbs, columns)
@@ -24,12 +24,12 @@ insert into core.impersonation_change (table_name, verbs, columns)
     transport_fee_plan,notification,notification_delivery,counter,idempotency_key,school_usage,webhook_event
   }'::text[]) table_name;
 insert into core.impersonation_change (table_name, verbs, columns) values
-  -- Without user_id: the login of a person.
-  ('student', '{insert,delete,update}', '{first_name,last_name,roll_number,admission_number,date_of_birth,gender,email,
-    phone,class_id,grade_id,religion_id,parent_name,parent_phone,parent_email,address,is_active,deleted_at}'),
-  ('teacher', '{insert,delete,update}', '{first_name,last_name,email,phone,employee_number,qualification,
-    specialization,joined_on,date_of_birth,gender,address,is_active,max_periods_per_day,max_periods_per_week,
-    deleted_at}'),
+  -- Without user_id, the login of a person, and without the email addresses and phone numbers, where people and their
+  -- families get messages, such as reminders of invoices.
+  ('student', '{insert,delete,update}', '{first_name,last_name,roll_number,admission_number,date_of_birth,gender,
+    class_id,grade_id,religion_id,parent_name,address,is_active,deleted_at}'),
+  ('teacher', '{insert,delete,update}', '{first_name,last_name,employee_number,qualification,specialization,joined_on,
+    date_of_birth,gender,address,is_active,max_periods_per_day,max_periods_per_week,deleted_at}'),
   -- Without email, phone, website, payment_details and action_url_hosts: where people turn to, pay and click.
   ('school', '{insert,update}', '{address,logo_id,logo_address,currency,locale,invoice_reminders}'),
   -- They end access, or send to the school what it has sent before.

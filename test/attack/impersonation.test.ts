@@ -160,7 +160,7 @@ describe('an operator who impersonates an admin', () => {
       expect(before[table]).toEqual(expect.arrayContaining(after[table] ?? []));
   });
 
-  test('can change the tables and columns of a list; the tables and columns that it leaves out are these', async () => {
+  test('can change only the listed tables and columns; these are left out', async () => {
     const listed = await service.database.query<{ table_name: string; verbs: string[]; columns: string[] | null }>(
       'select table_name, verbs, columns from core.impersonation_change',
     );
@@ -185,7 +185,9 @@ describe('an operator who impersonates an admin', () => {
       ...['api_key', 'calendar_feed', 'daily_run', 'device', 'notification_event', 'notification_template'],
       ...['role', 'role_permission'],
       ...['school.phone', 'school.email', 'school.website', 'school.action_url_hosts', 'school.payment_details'],
-      ...['state_transition', 'student.user_id', 'teacher.user_id', 'user_account', 'user_role'],
+      'state_transition',
+      ...['student.user_id', 'student.email', 'student.phone', 'student.parent_phone', 'student.parent_email'],
+      ...['teacher.user_id', 'teacher.email', 'teacher.phone', 'user_account', 'user_role'],
       ...['webhook', 'webhook_delivery', 'webhook_secret'],
     ]);
   });
@@ -210,6 +212,32 @@ describe('an operator who impersonates an admin', () => {
     expect([answer.status, answer.json?.error]).toEqual([403, 'forbidden']);
     expect(answer.json?.message).toContain(what);
   });
+
+  test.each([
+    ['students', { parent_email: 'other@evil.example' }, 'parent email'],
+    ['students', { email: 'other@evil.example' }, 'email'],
+    ['students', { parent_phone: '+1 555 0100' }, 'parent phone'],
+    ['teachers', { email: 'other@evil.example' }, 'email'],
+  ] as const)(
+    'cannot redirect messages: %s %p is refused, a whole record without it is not',
+    async (path, body, what) => {
+      const { data: person } = await school.admin.post<object & { id: number }>(
+        `/api/${path}`,
+        {
+          ...{ first_name: 'Ada', last_name: unique('Byron'), email: `${unique('ada')}@school.example` },
+          ...(path === 'students' ? { parent_email: 'family@school.example', parent_phone: '+1 555 0199' } : {}),
+        },
+        201,
+      );
+      const put = (given: object) =>
+        send(service.url, { method: 'PUT', path: `/api/${path}/${person.id}`, body: given, token });
+      const refused = await put({ ...person, ...body });
+      expect([refused.status, refused.json?.error]).toEqual([403, 'forbidden']);
+      expect(refused.json?.message).toContain(what);
+      const accepted = await put({ ...person, first_name: 'Augusta' });
+      expect(accepted.json?.data).toMatchObject({ ...person, first_name: 'Augusta', updated_at: expect.any(String) });
+    },
+  );
 
   test('may change the address of the school, and send back what it does not change', async () => {
     const [info] = await service.database.query<object>(`select phone, payment_details from ${school.schema}.school`);
