@@ -17,8 +17,8 @@ export interface Email {
 }
 
 /**
- * A line that mail programs show as text only. Whoever adds a user types the name, and strangers would read an address or
- * a link in it as one of the sender.
+ * Removes links and addresses from a line, so that mail programs show it as text only. People type the names of others
+ * into forms, and a stranger who gets an email would take a link in a name for one of the sender.
  */
 export const withoutLinks = (line: string): string =>
   line
@@ -29,7 +29,7 @@ export const withoutLinks = (line: string): string =>
     .replace(/\s+/g, ' ')
     .trim();
 
-/** A name before an address, which stands in angle brackets. */
+/** A name for a header, where the address follows it in angle brackets. */
 export const plainName = (name: string): string => withoutLinks(name.replace(/[<>]/g, ' '));
 
 /** Sends an email; rejects if it was not accepted. */
