@@ -26,7 +26,7 @@ create function core.parameters() returns jsonb language sql stable
 comment on function core.parameters is
   'The parameters of the statement that core.run_prepared runs. Statements compute a value of them in one subquery, as '
   '(select (core.parameters() ->> ''id'')::bigint), so that it is evaluated once and not for each row. Where row '
-  'security applies, Postgres since 15.20 uses no index for a condition with a function of a subquery outside of it.';
+  'security applies, Postgres 15.20 uses no index for a condition that calls a function with the result of a subquery.';
 
 -- p_statement returns one json value, and reads its parameters p by core.parameters(). It must come from a definition,
 -- never from a request. The parameters are a setting: Postgres parses and plans the arguments of the command EXECUTE at
