@@ -70,10 +70,11 @@ create function core.sort_key(p_value text) returns text language sql immutable 
 comment on function core.sort_key(text) is 'The value by which a shown text is sorted: without case and accents.';
 
 create function core.name_key(p_name text) returns text language sql immutable strict parallel safe
-  return lower(btrim(regexp_replace(p_name, '[\s\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+', ' ', 'g')));
+  return lower(btrim(regexp_replace(
+    public.without_invisible(p_name), '[\s\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+', ' ', 'g')));
 comment on function core.name_key is
-  'What two names have in common if they are the same to people who type them: case and the kind and number of spaces '
-  'are ignored. For lookups by name.';
+  'What two names have in common if they are the same to people who type them: case, invisible characters, and the '
+  'kind and number of spaces are ignored. For lookups by name.';
 
 -- The sort `id` is the key, which every order ends with, so that the order is total and pages never overlap.
 create function core.record_sort_keys(p_record core.record, p_sort text, p_is_descending boolean)

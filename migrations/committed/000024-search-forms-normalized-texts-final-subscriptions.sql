@@ -1,6 +1,17 @@
 --! Previous: sha1:9bc49eb7257186d7161e7c1248611361be305a3e
---! Hash: sha1:7ec9d75e7e68c20fee6409bd7bc4e5b06c6bdbfa
+--! Hash: sha1:f2e0087fb80e4b6cd5c4ca095e8c3ac1df30e4a8
 --! Message: Search forms, normalized texts, final subscriptions
+
+-- The characters of Unicode's Default_Ignorable_Code_Point.
+create function public.without_invisible(p_text text) returns text
+  language sql immutable strict parallel safe
+  return regexp_replace(
+    p_text,
+    '[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164'
+    || '\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]',
+    '', 'g');
+comment on function public.without_invisible is
+  'A text without the characters that nobody sees, such as a zero-width space or a soft hyphen.';
 
 -- platform.search_normal cannot change: indexes for sorting have its results. It stays the order of names, and this is
 -- what a search compares. In public, because the grants of an earlier release, which a rollback installs again, would
@@ -13,16 +24,18 @@ begin
   if octet_length(p_text) = length(p_text) then
     return lower(p_text);
   end if;
-  v_text := lower(public.unaccent('public.unaccent'::regdictionary, normalize(p_text, nfkc)));
+  -- Invisible characters first: unaccent writes a soft hyphen as a hyphen.
+  v_text := lower(public.unaccent(
+    'public.unaccent'::regdictionary, public.without_invisible(normalize(p_text, nfkc))));
   if octet_length(v_text) = length(v_text) then
     return v_text;
   end if;
-  -- Without combining marks, Hebrew points, Arabic vowel signs and the tatweel, and characters without a width.
+  -- Without combining marks, Hebrew points, Arabic vowel signs and the tatweel.
   v_text := regexp_replace(
     v_text,
     '[\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u0640\u064b-\u065f'
     || '\u0670\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed\u08d3-\u08e1\u08e3-\u08ff\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff'
-    || '\ufe20-\ufe2f\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufe00-\ufe0f\ufeff]',
+    || '\ufe20-\ufe2f]',
     '', 'g');
   -- One letter for the variants of alef, of yeh (also on a hamza, and the Persian one), of waw, of heh and of kaf; for
   -- the final forms of Hebrew letters and of sigma; ASCII for geresh, gershayim and maqaf, and for both sets of digits.

@@ -1,5 +1,5 @@
---! Previous: sha1:7ec9d75e7e68c20fee6409bd7bc4e5b06c6bdbfa
---! Hash: sha1:5895ec68448c30364ee48393729db673d749f925
+--! Previous: sha1:f2e0087fb80e4b6cd5c4ca095e8c3ac1df30e4a8
+--! Hash: sha1:896d3fb3caf7f41dce7131c033cd4de2f07f3871
 --! Message: Due deliveries of webhooks
 
 -- The worker reads the next deliveries of each webhook, so that those of a slow one do not come first.

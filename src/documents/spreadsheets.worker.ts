@@ -1,3 +1,4 @@
+import { isBlank, withoutInvisible } from '../domain/text.ts';
 import { FileRefusal, tooManyColumns, tooManyRows } from './file-refusal.ts';
 import type { Cell, ReadResult, ReadTask, SheetRow } from './spreadsheets.ts';
 import type { MergedCells } from './xlsx.ts';
@@ -27,8 +28,9 @@ function cellText(value: Cell): string {
   if (value instanceof Date) return dateText(value);
   // Programs show 15 digits: 0.1 + 0.2 is 0.3.
   if (typeof value === 'number' && !Number.isSafeInteger(value)) return String(Number(value.toPrecision(15)));
-  return String(value)
-    .normalize()
+  const text = withoutInvisible(String(value).normalize());
+  if (isBlank(text)) return '';
+  return text
     .replace(/\r\n?/g, '\n')
     .trim()
     .replace(/^'(?='*[=+\-@\t\n＝＋－＠])/, '');

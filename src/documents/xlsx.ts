@@ -19,6 +19,8 @@ export interface PreparedSheet {
 }
 
 const lastRow = 1_048_576;
+/** The number of 10000-01-01, the day after the last that a spreadsheet program knows. */
+const endOfDays = 2_958_466;
 const maxMergedCells = 10_000;
 /** Names of parts differ in case, and some programs write `xl\workbook.xml`. */
 const normalizePath = (path: string) => path.replaceAll('\\', '/').replace(/^\//, '').toLowerCase();
@@ -189,7 +191,10 @@ interface SheetReader extends Limits {
 }
 
 interface OpenCell {
+  /** The tag without its end. */
   tag: string;
+  /** The attribute of the style, if the library needs it. */
+  style: string;
   type: string;
   format: DigitFormat | undefined;
   hasFormula: boolean;
@@ -222,9 +227,8 @@ function readCells(xml: string, { styles, isBlankString, maxRows, maxColumns }: 
     const writtenType = type === 'd' || type === 'e' || format ? 'str' : type;
     const isKnown = Number.isInteger(style) && style >= 0 && style < styles.digits.length;
     return {
-      tag:
-        `<c r="${letters(column)}${String(row)}" t="${escapeXml(writtenType)}"` +
-        `${isKnown && !format ? ` s="${String(style)}"` : ''}>`,
+      tag: `<c r="${letters(column)}${String(row)}" t="${escapeXml(writtenType)}"`,
+      style: isKnown && !format ? ` s="${String(style)}"` : '',
       type,
       format,
       hasFormula: false,
@@ -247,7 +251,9 @@ function readCells(xml: string, { styles, isBlankString, maxRows, maxColumns }: 
     if (!text?.trim() || (type === 's' && isBlankString[Number(text)])) return;
     if (column > maxColumns) throw tooManyColumns(row, maxColumns);
     const content = escapeXml(shown(text, closed));
-    rowOut += `${tag}${type === 'inlineStr' ? `<is><t>${content}</t></is>` : `<v>${content}</v>`}</c>`;
+    // A number after the last day is no date, also in a cell that is formatted as one.
+    const style = type === 'n' && Number(text) >= endOfDays ? '' : closed.style;
+    rowOut += `${tag}${style}>${type === 'inlineStr' ? `<is><t>${content}</t></is>` : `<v>${content}</v>`}</c>`;
   };
   const closeRow = () => {
     if (rowOut === '') return;

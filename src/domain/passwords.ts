@@ -1,4 +1,5 @@
 import { argon2id, hash, verify } from 'argon2';
+import { withoutJoiners } from './text.ts';
 
 /**
  * The form of a password that is hashed: by the OpaqueString profile of RFC 8265, every space is U+0020 and the text is
@@ -13,15 +14,8 @@ export const preparePassword = (password: string): string => password.replace(/\
 const disallowed =
   /[\p{Cc}\p{Cf}\p{Cn}\p{Co}\p{Cs}\p{Default_Ignorable_Code_Point}\u1100-\u11ff\ua960-\ua97c\ud7b0-\ud7fb]/u;
 
-/**
- * The joiners that Indic and Persian words are written with. RFC 8264 allows them by their neighbors (RFC 5892, appendix
- * A), whose classes Node does not know: these are a mark before, or letters of Arabic script on both sides.
- */
-const joiners = /(?<=\p{M})[\u200c\u200d]|(?<=\p{sc=Arab})\u200c(?=\p{sc=Arab})/gu;
-
 /** Whether a prepared password may be set. A login accepts any password. */
-export const isSettable = (prepared: string): boolean =>
-  prepared !== '' && !disallowed.test(prepared.replace(joiners, ''));
+export const isSettable = (prepared: string): boolean => prepared !== '' && !disallowed.test(withoutJoiners(prepared));
 
 /** How a password matched: as prepared, or only as it was typed, which earlier versions hashed. */
 export type PasswordMatch = 'prepared' | 'typed';

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { isSettable, preparePassword } from '../domain/passwords.ts';
+import { isBlank, withoutInvisible } from '../domain/text.ts';
 import { type DayOrder, type Range, withCheck } from './checks.ts';
 import { booleanOf, isScalar, withCoercion } from './coercion.ts';
 import { didYouMean } from './did-you-mean.ts';
@@ -47,19 +48,27 @@ const optional = (schema: z.ZodString) =>
     // Not a transform, whose examples the OpenAPI document would not show.
     .overwrite((value) => (value === '' ? null : value));
 
-/** Trimmed text of at most `max` characters; not empty unless `min` is 0. */
-export const text = (max: number, min = 1) => bounded(z.string().trim(), max, min);
+/** Trimmed text of at most `max` characters; not empty unless `min` is 0. A text that shows nothing is empty. */
+export const text = (max: number, min = 1) =>
+  bounded(
+    z.string().overwrite((value) => (isBlank(value) ? '' : value.trim())),
+    max,
+    min,
+  );
 
 /** As `text`, but may be absent, null or empty. */
 export const optionalText = (max: number) => optional(text(max, 0));
 
 /**
- * A name, number or code: text on one line, in which white space of any kind and length is one space. Otherwise two
- * names that look the same would be different, and could not be found by what people type.
+ * A name, number or code: text on one line without invisible characters, in which white space of any kind and length is
+ * one space. Otherwise two names that look the same would be different, and could not be found by what people type.
  */
 export const nameText = (max: number, min = 1) =>
   bounded(
-    z.string().overwrite((value) => value.replace(/\s+/g, ' ').trim()),
+    z.string().overwrite((value) => {
+      const visible = withoutInvisible(value);
+      return isBlank(visible) ? '' : visible.replace(/\s+/g, ' ').trim();
+    }),
     max,
     min,
   );
@@ -79,9 +88,11 @@ export const password = z
 /** A password to verify. Any that was ever set is valid, in the form in which it was typed then. */
 export const currentPassword = keepForm(z.string().min(1).max(200));
 
-/** An email address, converted to lower case. */
+/** An email address, converted to lower case, without the spaces and invisible characters around it. */
 export const email = z
-  .email()
+  .string()
+  .overwrite((value) => withoutInvisible(value).trim())
+  .check(z.email())
   .max(254)
   .transform((address) => address.toLowerCase())
   .meta({

@@ -84,6 +84,65 @@ describe('white space of any kind and length counts as one space', () => {
   });
 });
 
+describe('invisible characters do not count', () => {
+  test.each(['Grade\u200b 1', '\u2060Grade 1\u00ad\ufeff', '\u200eGrade 1\u200f', 'Gra\u200dde 1', 'Grade \u31641'])(
+    'in the name of a grade in a file (%j)',
+    async (name) => {
+      const { data } = await importStudents('grade', name);
+      expect((await admin.get(`/api/students/${String(data.ids[0])}`)).data).toMatchObject({ grade_id: gradeId });
+    },
+  );
+
+  test.each([
+    '\u200eEthics',
+    'Eth\u00adics',
+    'Eth\u200bics',
+    'Ethics\u2060',
+    'Eth\u200dics',
+    'Eth\u034fics',
+    'Ethics \u3164',
+  ])('in a name that exists already (%j)', async (name) => {
+    const subject = { code: unique('CODE') };
+    const { data } = await admin.post<{ id: number }>('/api/subjects', { ...subject, name }, 201);
+    expect((await admin.get(`/api/subjects/${String(data.id)}`)).data).toMatchObject({ ...subject, name: 'Ethics' });
+    await admin.post('/api/religions', { name: 'Ethics' }, name === '\u200eEthics' ? 201 : 409);
+    await admin.post('/api/religions', { name }, 409);
+  });
+
+  test('in a name that an earlier version stored', async () => {
+    await school.insert('religion', { name: 'Old\u200b Catholic' });
+    const { data } = await importStudents('religion', 'old catholic');
+    expect((await admin.get(`/api/students/${String(data.ids[0])}`)).data).toMatchObject({
+      religion_name: 'Old\u200b Catholic',
+    });
+  });
+
+  test.each([' eve.trim@example.org ', '\u200beve.trim@example.org\u00a0', 'Eve.Trim@Example.org\t'])(
+    'and spaces do not, around an email (%j)',
+    async (email) => {
+      const { data } = await admin.post('/api/students', { first_name: 'Eve', last_name: 'Trim', email }, 201);
+      expect(data).toMatchObject({ email: 'eve.trim@example.org' });
+    },
+  );
+
+  test.each([
+    ['a Persian word', 'علی\u200cرضا'],
+    ['a Hindi word', 'क्\u200dष'],
+    ['a family', '👩\u200d👩\u200d👧'],
+    ['a heart on fire', '❤\ufe0f\u200d🔥'],
+    ['a shrugging person', '🤷🏽\u200d♀\ufe0f'],
+    ['a key', '1\ufe0f\u20e3'],
+    ['the flag of Wales', '🏴\u{e0067}\u{e0062}\u{e0077}\u{e006c}\u{e0073}\u{e007f}'],
+    ['a variant of a Japanese letter', '葛\u{e0100}城'],
+    ['a variant of a Mongolian letter', 'ᠮᠣᠩ\u180b'],
+  ])('but those that shape %s stay', async (_what, name) => {
+    const { data } = await admin.post<{ id: number }>('/api/students', { first_name: name, last_name: 'Shaped' }, 201);
+    expect(data).toMatchObject({ first_name: name });
+    const { data: imported } = await importStudents('address', name);
+    expect((await admin.get(`/api/students/${String(imported.ids[0])}`)).data).toMatchObject({ address: name });
+  });
+});
+
 test('notes keep their lines and spaces', async () => {
   const address = 'Street 1\n  2nd  floor';
   const { data } = await admin.post('/api/students', { first_name: 'Eve', last_name: 'Lines', address }, 201);

@@ -341,6 +341,9 @@ describe('a file name', () => {
   }
 
   test.each<[string, string, string]>([
+    ['with emoji of several parts', 'filename="👩\u200d👧 ❤\ufe0f.pdf"', '👩\u200d👧 ❤\ufe0f.pdf'],
+    ['with a Persian joiner', 'filename="علی\u200cرضا.pdf"', 'علی\u200cرضا.pdf'],
+    ['with a hidden direction', 'filename="a\u202efdp.pdf"', 'afdp.pdf'],
     ['with a Windows folder', 'filename="C:\\\\Users\\\\me\\\\a.pdf"', 'a.pdf'],
     ['with parent folders', 'filename="../../etc/cron.d/a.pdf"', 'a.pdf'],
     ['with quotes', 'filename="a\\"; filename=\\"b.exe.pdf"', 'a"; filename="b.exe.pdf'],

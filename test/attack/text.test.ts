@@ -89,6 +89,27 @@ describe('every text of a body', () => {
     expect(lines).toEqual([]);
   });
 
+  test('that must not be empty is refused if it shows nothing, and the field is named', async () => {
+    let count = 0;
+    const lines = await findErrors(withBody, async (endpoint) => {
+      const properties = (endpoint.body && plain(document, endpoint.body).properties) ?? {};
+      // A password to verify may be any.
+      const filled = textFields(endpoint).filter(
+        (field) => (plain(document, properties[field] ?? {}).minLength ?? 0) > 0 && !field.endsWith('password'),
+      );
+      for (const field of filled)
+        for (const text of ['\u200b', '\u3164 \u00ad', '\u2800', '\u180e\u2060\ufeff']) {
+          count += 1;
+          const answer = await request(endpoint, { body: { [field]: text } });
+          if (answer.status !== 400 || !answer.json?.details?.some(({ path }) => path === field))
+            return `${field}: ${String(answer.status)} ${answer.text.slice(0, 200)}`;
+        }
+      return undefined;
+    });
+    expect(count).toBeGreaterThan(150);
+    expect(lines).toEqual([]);
+  });
+
   test('is stored in NFC', async () => {
     await findErrors(withBody, async (endpoint) => {
       const sample = sampleRequest(document, endpoint, { id: idOf(endpoint), marker: decomposed });

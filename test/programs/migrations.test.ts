@@ -305,6 +305,7 @@ test('a dry run of a school calls the functions that pending shared migrations c
   const database = await newDatabase();
   const { id } = await register(database);
   await database.query('drop function public.search_form(text) cascade');
+  await database.query('drop function public.without_invisible(text) cascade');
   await database.query('alter table platform.plan drop column is_public cascade');
   await database.query('alter table platform.subscription drop column is_final cascade');
   await forgetShared(database, '-final-subscriptions.sql');

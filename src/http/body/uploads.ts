@@ -5,6 +5,7 @@ import multer, { MulterError } from 'multer';
 import { requestOwner } from '../request-owner.ts';
 import { ApiError } from '../../domain/errors.ts';
 import { PictureError, type PictureType, type Upload } from '../../domain/files.ts';
+import { withoutInvisible } from '../../domain/text.ts';
 import { normalizeText } from '../received-text.ts';
 import { bodyReader } from './json.ts';
 import type { UploadFields } from '../endpoint.ts';
@@ -74,9 +75,9 @@ function textFault({ body, files }: Request): ApiError | undefined {
   return undefined;
 }
 
-/** The file name without characters that are invalid in one. */
+/** The file name without characters that are invisible, or invalid in one. */
 const storableName = (name: string): string =>
-  normalizeText(name.replace(/[\p{Cc}\p{Cf}/\\]/gu, ''))
+  normalizeText(withoutInvisible(name).replace(/[\p{Cc}\ufff9-\ufffb/\\]/gu, ''))
     .slice(-200)
     .toWellFormed() || 'file';
 
