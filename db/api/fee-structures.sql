@@ -67,10 +67,17 @@ begin
       coalesce(array_agg(c.id) filter (where c.id is not null), '{}')
     into v_given, v_kept_ids
     from requested g
-    left join fee_component c on c.fee_structure_id = p_id
-      and (c.id = g.id
-        or (g.id is null and core.name_key(c.name) = core.name_key(g.name)
-          and c.id not in (select o.id from requested o where o.id is not null)));
+    left join lateral (
+      select f.*
+      from fee_component f
+      where f.fee_structure_id = p_id
+        and (f.id = g.id
+          or (g.id is null and core.name_key(f.name) = core.name_key(g.name)
+            and f.id not in (select o.id from requested o where o.id is not null)))
+      -- Names that were stored before white space was normalized can have the same key.
+      order by lower(f.name) = lower(g.name) desc, f.id
+      limit 1
+    ) c on true;
 
   select position, given_id
     into v_fault

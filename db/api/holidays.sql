@@ -23,7 +23,7 @@ select core.define_filter('holiday', 'from_date', 'h.occurs_on >= :value::date')
 select core.define_filter('holiday', 'to_date', 'h.occurs_on <= :value::date');
 select core.define_sort('holiday', 'occurs_on', 'h.occurs_on');
 select core.define_sort('holiday', 'date', 'h.date', 'h.occurs_on');
-select core.define_sort('holiday', 'name', 'public.search_form(h.name)', 'h.occurs_on');
+select core.define_sort('holiday', 'name', 'platform.search_normal(h.name)', 'h.occurs_on');
 
 create function api.holidays_between(p_from date, p_to date) returns table (id bigint, name text, date date)
   language sql stable as $$

@@ -120,6 +120,10 @@ create function api.import_namesakes(p_table text, p_rows jsonb) returns jsonb l
 declare
   v_people jsonb;
 begin
+  -- A write does not read (decision 0063): a warning would tell the birth date and the phone of a person.
+  if core.permission_scope(p_table || '.read') is distinct from 'all' then
+    return '[]';
+  end if;
   execute format($sql$
       select coalesce(jsonb_agg(to_jsonb(p)), '[]')
       from %I p
@@ -131,7 +135,8 @@ begin
     using p_rows;
   return v_people;
 end $$;
-comment on function api.import_namesakes is 'The people of the school in a table who have the name of a row.';
+comment on function api.import_namesakes is
+  'The people of the school in a table who have the name of a row; none if the user may not read all of them.';
 
 create function api.import_repeats(p_table text, p_rows jsonb) returns setof api.import_error language sql stable as $$
   with person (row_number, person) as (
@@ -180,9 +185,9 @@ create function api.import_repeats(p_table text, p_rows jsonb) returns setof api
   ) warning;
 $$;
 comment on function api.import_repeats is
-  'Warnings for the rows that repeat an earlier row or a person of the school: the same name, and the same date of '
-  'birth, email or phone number (of a student or a parent). Names are compared without case and accents, phone numbers '
-  'by their digits.';
+  'Warnings for the rows that repeat an earlier row or a person of the school whom the user may read: the same name, '
+  'and the same date of birth, email or phone number (of a student or a parent). Names are compared without case and '
+  'accents, phone numbers by their digits.';
 
 create function api.import_list(p_errors api.import_error[], p_columns text[], out list json, out details json)
   language sql immutable as $$

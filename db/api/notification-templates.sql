@@ -2,9 +2,9 @@
 -- texts of that event.
 
 select core.define_operation('notification_templates_list', p_permission => 'notification.send',
-  p_open_to => 'staff_and_everyone', p_feature => 'notifications');
+  p_open_to => 'everyone_staff_all', p_feature => 'notifications');
 select core.define_operation('notification_templates_get', p_permission => 'notification.send',
-  p_open_to => 'staff_and_everyone', p_feature => 'notifications', p_record => 'notification_template');
+  p_open_to => 'everyone_staff_all', p_feature => 'notifications', p_record => 'notification_template');
 select core.define_operation('notification_templates_create', p_permission => 'notification.manage',
   p_feature => 'notifications', p_idempotent => true, p_record => 'notification_template', p_errors => '{conflict}');
 select core.define_operation('notification_templates_update', p_permission => 'notification.manage',

@@ -314,7 +314,7 @@ declare
   v_before record;
 begin
   select
-      s.class_id, s.teacher_id,
+      s.class_id, s.teacher_id, s.is_pinned,
       (s.class_id, s.subject_id, s.teacher_id, s.day_of_week, s.period)
         is distinct from (n.class_id, n.subject_id, n.teacher_id, n.day_of_week, n.period) as is_replanned
     into v_before
@@ -328,7 +328,9 @@ begin
   if p ? 'teacher_id' and (p ->> 'teacher_id')::bigint is distinct from v_before.teacher_id then
     perform api.require_active_teacher((p ->> 'teacher_id')::bigint, 'teacher_id');
   end if;
-  if v_before.is_replanned and p ->> 'is_pinned' is null then
+  -- A record that was read and sent back with another time says nothing about is_pinned.
+  if v_before.is_replanned
+      and (p ->> 'is_pinned' is null or p ? 'read_only' and (p ->> 'is_pinned')::boolean = v_before.is_pinned) then
     p := p || '{"is_pinned": true}';
   end if;
   perform core.record_update('timetable_slot', p);
@@ -336,8 +338,8 @@ begin
 end $$;
 comment on function api.timetable_slots_update is
   'Updates a slot; its academic year is that of its class. A slot whose class, subject, teacher or time changes is '
-  'pinned unless is_pinned says otherwise. Raises schedule_conflict, and invalid_reference for an unknown class or a '
-  'new teacher who is not active.';
+  'pinned unless is_pinned says otherwise; the unchanged one of a whole record does not. Raises schedule_conflict, and '
+  'invalid_reference for an unknown class or a new teacher who is not active.';
 
 create function api.timetable_slots_move(p jsonb) returns json language plpgsql as $$
 declare

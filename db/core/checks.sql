@@ -379,6 +379,18 @@ create function core.check_invalid_indexes() returns setof core.finding
 comment on function core.check_invalid_indexes is
   'Postgres does not use an invalid index, but maintains it. A unique one may not prevent duplicates.';
 
+create function core.check_normalized_keys() returns setof core.finding
+  language sql stable set search_path = pg_catalog, pg_temp as $$
+    select 'warning',
+      format('The %s of %s %s is not in the Unicode normalization form NFC%s.', k.column_name, k.table_name, k.id,
+        case when k.same_as <> '{}' then ', in which it is that of ' || array_to_string(k.same_as, ', ') end),
+      'Change one of the two, then save the other again.', false
+    from core.keys_not_normalized('platform') k
+  $$;
+comment on function core.check_normalized_keys is
+  'A record is found by what people type, which is normalized. The migration left out texts that look the same as '
+  'another one.';
+
 create function core.check_duplicate_indexes() returns setof core.finding
   language sql stable set search_path = pg_catalog, pg_temp as $$
     select 'warning', format('The index %s is a duplicate of %s.', b.indexrelid::regclass, a.indexrelid::regclass),

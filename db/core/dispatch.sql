@@ -82,6 +82,17 @@ comment on function core.check_session is
   'Raises invalid_token if there is no session (all its fields are null) or an impersonation has ended or would not be '
   'audited; forbidden if a session of its kind may not run operations with this access. Only for core.admit.';
 
+create function core.scope_without_permission(o core.operation, p_caller platform.session) returns text
+  language sql immutable as $$
+  select case
+    when o.open_to in ('staff', 'everyone_staff_all') and p_caller.student_id is null
+      and not p_caller.roles <@ '{student}' then 'all'
+    when o.allows_own_rows or o.open_to in ('everyone', 'everyone_staff_all') then 'own'
+  end;
+$$;
+comment on function core.scope_without_permission is
+  'The scope in which a user without the permission of an operation may run it: all or own; null if they may not.';
+
 -- Refuses a request by the first of these checks that fails: session, school, permission, role, feature, setup,
 -- subscription. Every request pays for them. So each statement reads one row by its key, no condition contains a query,
 -- and what most requests do not need is inside an `if` of its own, because each transaction prepares an expression as a
@@ -98,8 +109,7 @@ declare
   v_tenant platform.tenant;
   v_is_schema_locked boolean;
   v_lacks_permission boolean := false;
-  v_is_staff boolean;
-  v_is_open boolean;
+  v_open_scope text; -- of a user without the permission
   v_plan_features text[];
   v_subscription_status text;
   v_relevant text[]; -- the permissions that determine the scope
@@ -210,10 +220,9 @@ begin
 
     if o.permission is not null and not coalesce(o.permission = any (v_caller.permissions), false) then
       v_lacks_permission := true;
-      v_is_staff := v_caller.student_id is null and not v_caller.roles <@ '{student}';
-      v_is_open := o.open_to in ('everyone', 'staff_and_everyone') or (o.open_to = 'staff' and v_is_staff);
+      v_open_scope := core.scope_without_permission(o, v_caller);
       -- What a user may do without the permission is not part of a key.
-      if v_api_key_description <> '' or (not o.allows_own_rows and v_is_open is not true) then
+      if v_api_key_description <> '' or v_open_scope is null then
         perform core.fail('forbidden', format('This needs the permission %s.', o.permission));
       end if;
     end if;
@@ -254,12 +263,12 @@ begin
     v_relevant := case when o.permission is null then v_caller.permissions else array[o.permission] end;
     scope := case
       when tenant_id is null or o.access in ('public', 'token', 'picture') then 'all'
-      when v_lacks_permission and v_is_staff and o.open_to in ('staff', 'staff_and_everyone') then 'all'
-      when v_lacks_permission or v_relevant <@ v_caller.own_permissions then 'own'
+      when v_lacks_permission then v_open_scope
+      when v_relevant <@ v_caller.own_permissions then 'own'
       when v_relevant <@ v_caller.taught_permissions then 'taught'
       else 'all'
     end;
-    needs_person := v_lacks_permission and v_is_open is not true;
+    needs_person := v_lacks_permission and v_open_scope = 'own' and not coalesce(o.open_to like 'everyone%', false);
   end if;
   writes := o.writes;
   permission := o.permission;
@@ -496,17 +505,14 @@ create function core.scope_of(o core.operation) returns text
   language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_scope text := core.permission_scope(o.permission);
+  v_session platform.session;
 begin
   -- What a user may do without the permission is not part of a key.
   if v_scope is not null or core.api_key_id() is not null then
     return v_scope;
-  elsif o.open_to = 'staff' and exists (
-    select from platform.session
-    where id = core.session_id() and student_id is null and not roles <@ '{student}'
-  ) then
-    return 'all';
   end if;
-  return case when o.allows_own_rows or o.open_to = 'everyone' then 'own' end;
+  select * into v_session from platform.session where id = core.session_id();
+  return core.scope_without_permission(o, v_session);
 end $$;
 comment on function core.scope_of is
   'The scope in which the user of this request could run another operation, as core.admit computes it: all, taught or '

@@ -312,27 +312,37 @@ $$;
 comment on function core.invariant_api_key is
   'An API key belongs to a user who is not deleted, names this school, and has only permissions that exist.';
 
-create function core.invariant_normalized_keys() returns setof jsonb language plpgsql stable as $$
+create function core.keys_not_normalized(p_schema text)
+  returns table (table_name text, column_name text, id bigint, value text, same_as bigint[])
+  language plpgsql stable as $$
 declare
   v_column record;
 begin
   for v_column in
     select distinct r.oid::regclass as table_name, r.relname, a.attname
-    from core.relations_in('tenant_' || core.tenant_id()) r
+    from core.relations_in(p_schema) r
     join pg_index i on i.indrelid = r.oid and i.indisunique
     join pg_depend d on d.classid = 'pg_class'::regclass and d.objid = i.indexrelid
       and d.refclassid = 'pg_class'::regclass and d.refobjid = r.oid
     join pg_attribute a on a.attrelid = r.oid and a.attnum = d.refobjsubid and a.atttypid = 'text'::regtype
-    join pg_attribute id on id.attrelid = r.oid and id.attname = 'id'
+    join pg_attribute id on id.attrelid = r.oid and id.attname = 'id' and id.atttypid = 'bigint'::regtype
     order by r.relname, a.attname
   loop
     return query execute format(
-      'select jsonb_build_object(%1$L, t.id, ''column'', %2$L, ''same_as'', '
-      'array(select o.id from %3$s o where o.id <> t.id and lower(normalize(o.%2$I)) = lower(normalize(t.%2$I)))) '
+      'select %1$L, %2$L, t.id, t.%2$I, '
+      'array(select o.id from %3$s o where o.id <> t.id and lower(normalize(o.%2$I)) = lower(normalize(t.%2$I))) '
       'from %3$s t where octet_length(t.%2$I) <> length(t.%2$I) and t.%2$I is not normalized',
       v_column.relname, v_column.attname, v_column.table_name);
   end loop;
 end $$;
+comment on function core.keys_not_normalized is
+  'The texts of a schema that must be unique and are not in the Unicode normalization form NFC, with the ids of the '
+  'records that have the same text in that form.';
+
+create function core.invariant_normalized_keys() returns setof jsonb language sql stable as $$
+  select jsonb_build_object(k.table_name, k.id, 'column', k.column_name, 'same_as', k.same_as)
+  from core.keys_not_normalized('tenant_' || core.tenant_id()) k;
+$$;
 comment on function core.invariant_normalized_keys is
   'A text that must be unique is in the Unicode normalization form NFC. The migration to it left out records that look '
   'the same as another one (same_as): change one of them, then save the other again.';

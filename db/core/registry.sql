@@ -34,7 +34,7 @@ create table core.operation (
   runs_on text not null constraint operation_runs_on_check check (runs_on in ('home', 'school', 'new_school')),
   permission text references core.permission (name) on delete restrict,
   allows_own_rows boolean not null,
-  open_to text constraint operation_open_to_check check (open_to in ('staff', 'everyone', 'staff_and_everyone')),
+  open_to text constraint operation_open_to_check check (open_to in ('staff', 'everyone', 'everyone_staff_all')),
   role text,
   needs_session boolean not null,
   feature text,
@@ -70,7 +70,7 @@ comment on column core.operation.allows_own_rows is
 comment on column core.operation.open_to is
   'Who may run it without the permission. staff: users without a student record who have a role other than student, '
   'with the scope of the whole school; everyone: all users of the school, with the scope of their own rows; '
-  'staff_and_everyone: staff with the scope of the whole school, everyone else with that of their own rows. To a user '
+  'everyone_staff_all: everyone with that of their own rows, but staff with that of the whole school. To a user '
   'without own rows, a list is empty and a record does not exist (decision 0064).';
 comment on column core.operation.role is 'The role that the user needs.';
 comment on column core.operation.needs_session is

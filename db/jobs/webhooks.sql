@@ -78,7 +78,8 @@ comment on function core.webhook_prepare_events is
   'Prepares the messages of at most p_limit new events of the current school or the platform, and their deliveries.';
 
 create function core.webhook_deliveries_due(
-    p_tenant_id bigint, p_limit integer, p_supplied bigint[] default '{}', p_running bigint[] default '{}') returns json
+    p_tenant_id bigint, p_limit integer, p_excluded_webhook_ids bigint[] default '{}',
+    p_running_delivery_ids bigint[] default '{}') returns json
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_before text[];
@@ -113,22 +114,23 @@ begin
         where webhook_id = w.id
           and status = 'pending'
           and next_attempt_at <= now()
-          and id <> all (p_running)
+          and id <> all (p_running_delivery_ids)
         order by next_attempt_at, id
         limit p_limit
       ) next
       join webhook_event e on e.id = next.event_id
       where w.is_active
         and (w.retry_at is null or w.retry_at <= now())
-        and w.id <> all (p_supplied)
+        and w.id <> all (p_excluded_webhook_ids)
     ) d;
   perform core.leave_tenant(v_before);
   return v_answer;
 end $$;
 comment on function core.webhook_deliveries_due is
   'Prepares at most 100 new events of a school (null: of the platform), then returns at most p_limit deliveries of '
-  'each webhook that are due: [{id, webhook_id, message_id, url, body, secrets}], without those in p_running and those '
-  'of the webhooks in p_supplied. None if the school is not active. Raises unavailable while it is migrated.';
+  'each webhook that are due: [{id, webhook_id, message_id, url, body, secrets}], without the deliveries in '
+  'p_running_delivery_ids and the webhooks in p_excluded_webhook_ids. None if the school is not active. Raises '
+  'unavailable while it is migrated.';
 
 create function core.webhook_disable(p_webhook_id bigint) returns void language plpgsql as $$
 declare

@@ -8,7 +8,7 @@ export interface Operation {
   runs_on: 'home' | 'school' | 'new_school';
   permission: string | null;
   allows_own_rows: boolean;
-  open_to: 'staff' | 'everyone' | 'staff_and_everyone' | null;
+  open_to: 'staff' | 'everyone' | 'everyone_staff_all' | null;
   role: string | null;
   needs_session: boolean;
   feature: string | null;

@@ -111,6 +111,22 @@ describe('a fee structure', () => {
 });
 
 describe('components', () => {
+  test('whose stored names differ only in spaces are told apart by the name that is sent', async () => {
+    const { id, components } = await createStructure({ components: [tuition, bus] });
+    const [first, second] = components;
+    // As an earlier version stored them.
+    await school.database.query(`update ${school.schema}.fee_component set name = 'School  bus' where id = $1`, [
+      first?.id,
+    ]);
+    await school.database.query(`update ${school.schema}.fee_component set name = 'School bus' where id = $1`, [
+      second?.id,
+    ]);
+    const { data } = await school.admin.put<Structure>(`${path}/${id}`, {
+      components: [{ ...bus, name: 'School bus' }],
+    });
+    expect(data.components).toEqual([{ ...bus, name: 'School bus', id: second?.id }]);
+  });
+
   test('are added and deleted one by one, only through their own fee structure', async () => {
     const [one, other] = [await createStructure(), await createStructure()];
     const { data: created } = await school.admin.post<{ id: number }>(`${path}/${one.id}/components`, bus, 201);

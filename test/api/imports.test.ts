@@ -791,6 +791,20 @@ describe('a row that repeats a person', () => {
     },
   );
 
+  test('of the school is no warning to a user who may not read it, who would learn birth dates and phones', async () => {
+    const fresh = await service.school();
+    const rows = 'Zoë,Byron,2015-02-28,,0049 1\n';
+    const clerk = await fresh.user([await fresh.role('student.create', 'teacher.create')]);
+    for (const [people] of kinds) {
+      await importFile(fresh.admin, header + rows, { people });
+      expect((await dryRun(clerk, header + rows, { people })).data.warnings).toEqual([]);
+      expect(warningLines((await dryRun(clerk, header + rows + rows, { people })).data)).toEqual([
+        '3: Line 2 has the same name and date of birth and phone.',
+      ]);
+      expect((await importFile(clerk, header + rows, { people })).warnings).toEqual([]);
+    }
+  });
+
   test('is the same person with other spaces, letters of a font, or letters that searches take as one', async () => {
     const fresh = await service.school();
     // Stored before white space was normalized.

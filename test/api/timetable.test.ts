@@ -249,6 +249,18 @@ describe('slots', () => {
       end_time: '11:00',
       updated_at: changed.updated_at,
     });
+    // Generated slots are not pinned. To be sent back with another time pins one, as does a change of its time alone.
+    const free = await school.admin.put<Slot>(`${path}/${data.id}`, { is_pinned: false });
+    expect(free.data).toMatchObject({ is_pinned: false });
+    expect((await school.admin.put(`${path}/${data.id}`, free.data)).data).toEqual(free.data);
+    expect((await school.admin.put(`${path}/${data.id}`, { ...free.data, period: 5 })).data).toMatchObject({
+      period: 5,
+      is_pinned: true,
+    });
+    expect((await school.admin.put(`${path}/${data.id}`, { period: 4, is_pinned: false })).data).toMatchObject({
+      period: 4,
+      is_pinned: false,
+    });
     const { data: study } = await school.admin.put<Slot>(`${path}/${data.id}`, { teacher_id: null });
     expect(study).toMatchObject({ teacher_id: null, teacher_name: null, period: 4 });
     expect((await school.admin.put(`${path}/${data.id}`, { academic_year_id: 999 }, 400)).details).toMatchObject([

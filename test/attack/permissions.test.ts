@@ -144,8 +144,8 @@ describe('permissions', () => {
       ['timetable_print', 'everyone', false],
       ['schedule_week', 'everyone', false],
       ['schedule_class', 'everyone', false],
-      ['notification_templates_list', 'staff_and_everyone', false],
-      ['notification_templates_get', 'staff_and_everyone', false],
+      ['notification_templates_list', 'everyone_staff_all', false],
+      ['notification_templates_get', 'everyone_staff_all', false],
       ['dashboard_get', 'everyone', false],
     ]);
     const staff = await probe(school, 'Without permissions');
@@ -401,7 +401,7 @@ describe('a GET whose access in the specification is only a valid token', () => 
         if (![200, 400, 404].includes(answer.status))
           lines.push(`${name}: ${endpoint.name} answered ${answer.status} ${answer.text.slice(0, 200)}`);
         const hidesRows =
-          permission !== null && !held.includes(permission) && !(openTo === 'staff_and_everyone' && isStaff);
+          permission !== null && !held.includes(permission) && !(openTo === 'everyone_staff_all' && isStaff);
         // The current year and the holidays are no secret.
         const shown = answer.text.replaceAll(
           /"(academic_year(_id)?|holiday|upcoming_holidays)" ?: ?(\d+|\{[^}]*\}|\[[^\]]*\])/g,

@@ -101,3 +101,23 @@ test('stored texts are normalized, unless the record then equals another one, wh
   await school.admin.put(`/api/subjects/${String(second)}`, { code: decomposed });
   expect(await keys()).toEqual([]);
 });
+
+test('the doctor names texts of the platform that are not normalized', async () => {
+  const insert = (name: string) =>
+    service.database.query<{ id: string }>(
+      `insert into platform.plan (name, price_monthly, max_students, max_teachers) values ($1, 1, 1, 1) returning id`,
+      [name],
+    );
+  const [first] = await insert(composed);
+  const [second] = await insert(decomposed);
+  const found = () => service.database.query<{ what: string }>('select what from core.check_normalized_keys()');
+  expect(await found()).toEqual([
+    {
+      what:
+        `The name of plan ${String(second?.id)} is not in the Unicode normalization form NFC, ` +
+        `in which it is that of ${String(first?.id)}.`,
+    },
+  ]);
+  await service.database.query('delete from platform.plan where id = any ($1)', [[first?.id, second?.id]]);
+  expect(await found()).toEqual([]);
+});

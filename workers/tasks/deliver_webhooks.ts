@@ -38,8 +38,8 @@ export async function deliver_webhooks(
   /** The deliveries to start, by webhook. */
   const supply = new Map<number, Delivery[]>();
   const running = new Map<Delivery, Promise<void>>();
-  /** Webhooks with a failed attempt that is not stored yet. Then they wait until their `retry_at`. */
-  const failing = new Set<number>();
+  /** Failed attempts that are not stored yet. Their webhooks get no other message until then, and wait afterwards. */
+  const failing = new Set<Delivery>();
   /** Webhooks that have failed since the last query for deliveries. */
   const failedMeanwhile = new Set<number>();
   let isSupplyNeeded = true;
@@ -56,7 +56,7 @@ export async function deliver_webhooks(
     const result = await webhooks.send(delivery);
     counts[result.isDelivered ? 'sent' : 'failed']++;
     if (!result.isDelivered) {
-      failing.add(webhook_id);
+      failing.add(delivery);
       failedMeanwhile.add(webhook_id);
       supply.delete(webhook_id);
     }
@@ -72,17 +72,18 @@ export async function deliver_webhooks(
         result.retryAfterSeconds ?? 0,
       ],
     );
-    failing.delete(webhook_id);
+    failing.delete(delivery);
     observeDelivery?.('webhook', result.isDelivered ? 'sent' : rows[0]?.is_retried ? 'retry' : 'failed');
   }
 
   /** The webhooks that may get no further message now. */
   function blocked(): Set<number> | 'all' {
     if (stopping.aborted || fault) return 'all';
-    if (performance.now() - start < jobLimit.maxMs) return failing;
+    const webhooksOf = (deliveries: Iterable<Delivery>) => Array.from(deliveries, ({ webhook_id }) => webhook_id);
+    if (performance.now() - start < jobLimit.maxMs) return new Set(webhooksOf(failing));
     late ??= [...running.keys()];
     const stillLate = late.filter((delivery) => running.has(delivery));
-    return stillLate.length === 0 ? 'all' : new Set([...failing, ...late.map(({ webhook_id }) => webhook_id)]);
+    return stillLate.length === 0 ? 'all' : new Set(webhooksOf([...failing, ...late]));
   }
 
   const isSupplyDue = () => isSupplyNeeded || performance.now() - suppliedAt >= pollMs;

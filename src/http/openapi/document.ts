@@ -98,7 +98,7 @@ const openTo = {
     `Needs a login of a school user with any role but student, or the permission \`${permission}\`.`,
   everyone: (permission: string) =>
     `Needs a login of a school user. Without the permission \`${permission}\`, it returns only the user's own rows.`,
-  staff_and_everyone: (permission: string) =>
+  everyone_staff_all: (permission: string) =>
     `Needs a login of a school user. Students without the permission \`${permission}\` get only their own rows.`,
 };
 
