@@ -10,8 +10,9 @@ import {
   email,
   id,
   nameText,
-  optionalText,
+  optionalNameText,
   password,
+  phone,
   text,
   timestamp,
   timestamps,
@@ -33,7 +34,7 @@ import { Session } from './parts/session.ts';
 
 const school = {
   tenant_id: id.nullish().meta({ description: 'The school by id, or by subdomain. Null is the same as absent.' }),
-  subdomain: optionalText(63).meta({
+  subdomain: optionalNameText(63).meta({
     description: 'Alternatives: the X-Tenant-ID header or the host name.',
     examples: ['demo'],
   }),
@@ -68,7 +69,7 @@ export const Profile = UserContext.extend({
 }).meta({ id: 'Profile' });
 
 const ProfileChange = z
-  .strictObject({ first_name: nameText(100), last_name: nameText(100), phone: optionalText(50) })
+  .strictObject({ first_name: nameText(100), last_name: nameText(100), phone })
   .partial()
   .meta({ id: 'ProfileChange' });
 

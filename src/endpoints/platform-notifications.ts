@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { created, json, page, resource } from '../http/endpoint.ts';
-import { clock, Deleted, flag, id, optionalText, text, timestamps } from '../http/schemas.ts';
+import { clock, Deleted, flag, id, optionalNameText, text, timestamps } from '../http/schemas.ts';
 import { channel, channelsAnswer } from './notifications.ts';
 
 const time = clock.meta({ examples: ['21:00'] });
@@ -26,7 +26,7 @@ const SettingsChange = z
       .partial()
       .optional()
       .meta({ description: 'Nothing is sent on a channel that is off, for any school.' }),
-    sender_name: optionalText(100).meta({
+    sender_name: optionalNameText(100).meta({
       description: 'The sender of emails is "<name of the school> via <sender_name>".',
       examples: ['School Cloud'],
     }),

@@ -11,6 +11,7 @@ import {
   id,
   nameText,
   optionalText,
+  phone,
   pictureUrl,
   schoolDay,
   timestamps,
@@ -117,7 +118,7 @@ const SchoolInfoInput = z
       .optional()
       .meta({ examples: ['Green Valley School'] }),
     address: optionalText(500),
-    phone: optionalText(50),
+    phone,
     email: email.nullish(),
     website: optionalText(300).meta({ examples: ['https://green-valley.example'] }),
     currency: currency.optional(),

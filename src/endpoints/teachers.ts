@@ -14,7 +14,7 @@ import {
   optionalNameText,
   optionalText,
   pathId,
-  text,
+  phone,
   timestamp,
   timestamps,
   uniqueBy,
@@ -27,9 +27,9 @@ const fields = {
   first_name: nameText(100).meta({ examples: ['Ngozi'] }),
   last_name: nameText(100).meta({ examples: ['Bello'] }),
   email: email.nullish(),
-  phone: optionalText(50),
+  phone,
   employee_number: optionalNameText(50).meta({ description: 'Unique within the school.', examples: ['T017'] }),
-  qualification: optionalText(200).meta({ examples: ['M.Sc. Mathematics'] }),
+  qualification: optionalNameText(200).meta({ examples: ['M.Sc. Mathematics'] }),
   specialization: optionalNameText(100).meta({ examples: ['Mathematics'] }),
   joined_on: dateOf('joining').nullish(),
   date_of_birth: dateOf('birth').nullish(),
@@ -95,7 +95,7 @@ const status = choice(['pending', 'approved', 'rejected'], { synonyms: decisions
 
 const LeaveInput = withDayOrder(
   z.strictObject({
-    leave_type: text(50).meta({ examples: ['sick'] }),
+    leave_type: nameText(50).meta({ examples: ['sick'] }),
     start_date: dateOf('school'),
     end_date: dateOf('school', 'Less than a year after `start_date`.'),
     reason: optionalText(1000),

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { created, json, page, resource } from '../http/endpoint.ts';
-import { date, dateOf, Deleted, flag, id, nameText, optionalText, timestamps } from '../http/schemas.ts';
+import { date, dateOf, Deleted, flag, id, nameText, optionalNameText, timestamps } from '../http/schemas.ts';
 
 const fields = {
   registration_number: nameText(50).meta({
@@ -12,7 +12,7 @@ const fields = {
     .min(1)
     .max(500)
     .meta({ description: 'Seats for students.', examples: [40] }),
-  model: optionalText(100).meta({ examples: ['Iveco Daily'] }),
+  model: optionalNameText(100).meta({ examples: ['Iveco Daily'] }),
   insurance_expires_on: dateOf('validity', 'Last day of insurance cover.').nullish(),
   fitness_expires_on: dateOf('validity', 'Last day on which the fitness certificate is valid.').nullish(),
   is_active: z.boolean().optional().meta({ description: 'Whether the bus is in service.' }),

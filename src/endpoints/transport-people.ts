@@ -1,10 +1,9 @@
 import { z } from 'zod';
 import { created, json, page, resource } from '../http/endpoint.ts';
 import { choice } from '../http/coercion.ts';
-import { date, dateOf, Deleted, flag, id, nameText, optionalText, timestamps } from '../http/schemas.ts';
+import { date, dateOf, Deleted, flag, id, nameText, optionalText, phone, timestamps } from '../http/schemas.ts';
 
 const name = nameText(100).meta({ examples: ['Kofi Mensah'] });
-const phone = optionalText(50).meta({ examples: ['+44 20 7946 0123'] });
 const isActive = z.boolean().optional().meta({ description: 'Whether the person currently works for the school.' });
 
 const driverFields = {

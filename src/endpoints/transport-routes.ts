@@ -1,17 +1,6 @@
 import { z } from 'zod';
 import { created, json, page, resource } from '../http/endpoint.ts';
-import {
-  clock,
-  Deleted,
-  flag,
-  id,
-  nameText,
-  optionalNameText,
-  optionalText,
-  pathId,
-  timestamps,
-  uniqueBy,
-} from '../http/schemas.ts';
+import { clock, Deleted, flag, id, nameText, optionalNameText, pathId, timestamps, uniqueBy } from '../http/schemas.ts';
 
 /** Kilometers with at most two decimals. More decimals are refused instead of rounded. */
 export const kilometers = z
@@ -24,8 +13,8 @@ export const kilometers = z
 const routeFields = {
   name: nameText(100).meta({ examples: ['North'] }),
   code: optionalNameText(50).meta({ description: 'Unique within the school, ignoring case.', examples: ['N1'] }),
-  start_point: optionalText(200),
-  end_point: optionalText(200),
+  start_point: optionalNameText(200),
+  end_point: optionalNameText(200),
   distance_km: kilometers.nullish(),
   bus_id: id.nullish().meta({ description: 'Default bus, used on days without a bus assignment.' }),
   driver_id: id.nullish().meta({ description: 'Default driver, used on days without a bus assignment.' }),

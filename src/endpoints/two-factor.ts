@@ -8,7 +8,7 @@ import {
   registrationOptions,
   type StoredPasskey,
 } from '../http/credentials/passkeys.ts';
-import { currentPassword, Deleted, id, text, timestamp } from '../http/schemas.ts';
+import { currentPassword, Deleted, id, nameText, text, timestamp } from '../http/schemas.ts';
 import {
   LoginAnswer,
   type OpenedSession,
@@ -285,7 +285,7 @@ export const twoFactor = resource('/auth', 'Two-factor login', 'Codes, recovery 
   'POST /two-factor/passkeys': {
     operation: 'auth_passkeys_create',
     summary: 'Add a passkey',
-    body: z.strictObject({ name: text(100), response: browserAnswer }).meta({ id: 'PasskeyInput' }),
+    body: z.strictObject({ name: nameText(100), response: browserAnswer }).meta({ id: 'PasskeyInput' }),
     response: json(Passkey, { handler: createPasskey }),
   },
   'DELETE /two-factor/passkeys/:id': {

@@ -76,6 +76,9 @@ export const nameText = (max: number, min = 1) =>
 /** As `nameText`, but may be absent, null or empty. */
 export const optionalNameText = (max: number) => optional(nameText(max, 0));
 
+/** A phone number. Phones add invisible marks of direction to a number that is copied. */
+export const phone = optionalNameText(50).meta({ examples: ['+44 20 7946 0123'] });
+
 /** A new password of 8 to 200 characters, prepared but not trimmed. */
 export const password = z
   .string()

@@ -125,6 +125,18 @@ describe('invisible characters do not count', () => {
     },
   );
 
+  test.each(['\u202a+49 30 1234\u202c', '+49\u00a030  1234', '\u200e+49 30 1234'])(
+    'in a phone number (%j)',
+    async (phone) => {
+      const { data } = await admin.post(
+        '/api/students',
+        { first_name: 'Eve', last_name: 'Phone', phone, parent_phone: phone },
+        201,
+      );
+      expect(data).toMatchObject({ phone: '+49 30 1234', parent_phone: '+49 30 1234' });
+    },
+  );
+
   test.each([
     ['a Persian word', 'علی\u200cرضا'],
     ['a Hindi word', 'क्\u200dष'],
