@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
+import { readActionUrl } from '../../src/domain/action-url.ts';
 import { type Email, EmailRefused, withoutLinks } from '../email.ts';
 import { forEachConcurrently } from '../for-each-concurrently.ts';
 import type { Outcome, PushMessage } from '../push.ts';
@@ -66,9 +67,9 @@ const messageIdOf = (tenantId: number, { id }: Delivery) => `${tenantId.toString
 /** What an email opens: an address as it is, a path below the address of the app, if that is configured. */
 function addressOf(actionUrl: string | null, appUrl: string | undefined): string | undefined {
   if (actionUrl === null) return undefined;
-  if (actionUrl.startsWith('//')) return `https:${actionUrl}`;
-  if (/^[a-z][a-z0-9+.-]*:/i.test(actionUrl)) return actionUrl;
-  return appUrl && `${appUrl.replace(/\/$/, '')}/${actionUrl.replace(/^\//, '')}`;
+  const target = readActionUrl(actionUrl);
+  if (target.scheme !== undefined) return target.address;
+  return appUrl && `${appUrl.replace(/\/$/, '')}/${target.path.replace(/^\//, '')}`;
 }
 
 const hostOf = (url: string | undefined) =>

@@ -1,3 +1,4 @@
+import { readActionUrl } from '../../domain/action-url.ts';
 import { ApiError } from '../../domain/errors.ts';
 import type { Services } from '../../http/services.ts';
 import { text } from '../../http/schemas.ts';
@@ -42,12 +43,12 @@ export function checkActionUrl(
   if (typeof url !== 'string') return params;
   // Browsers remove control characters, and read a backslash as a slash: `/\\host` would be an address.
   if (/[\u0000-\u001f\u007f\\]/.test(url)) refuse('must not contain control characters or backslashes');
-  const scheme = /^([^/?#:]*):/.exec(url)?.[1]?.toLowerCase();
-  if (scheme === undefined && !url.startsWith('//')) return params;
-  if (scheme !== undefined && (!/^[a-z][a-z0-9+.-]*$/.test(scheme) || forbiddenScheme.test(scheme)))
+  const target = readActionUrl(url);
+  if (target.scheme === undefined) return params;
+  const { scheme, address } = target;
+  if (!/^[a-z][a-z0-9+.-]*$/.test(scheme) || forbiddenScheme.test(scheme))
     refuse(`must be a path, an https address or the address of an app, and not begin with ${scheme}:`);
-  if (scheme !== undefined && scheme !== 'https' && scheme !== 'http') return params;
-  const address = scheme === undefined ? `https:${url}` : url;
+  if (scheme !== 'https' && scheme !== 'http') return params;
   // Without the slashes, a browser and a mail program would read different hosts.
   if (!/^https?:\/\//i.test(address) || !URL.canParse(address)) refuse('is not a valid address');
   const { protocol, hostname, username, password } = new URL(address);
