@@ -334,7 +334,7 @@ create function api.platform_subscriptions_update(p jsonb) returns json language
 declare
   v_id bigint := (p ->> 'id')::bigint;
   v_before jsonb;
-  v_period_end timestamptz := (p ->> 'current_period_end')::timestamptz;
+  v_period_end timestamptz;
   v_status text;
 begin
   perform core.subscription_lapse(v_id);
@@ -343,7 +343,9 @@ begin
     perform core.audit('subscription.update', 'tenant', v_id, v_id, '{}');
     return api.tenant_detail(v_id);
   end if;
-  v_period_end := nullif(v_period_end, (v_before #>> '{subscription,current_period_end}')::timestamptz);
+  v_period_end := nullif(
+    core.with_present_moments(p, v_before -> 'subscription') ->> 'current_period_end',
+    v_before #>> '{subscription,current_period_end}')::timestamptz;
   if v_before ->> 'status' = 'deleted' then
     perform core.fail('invalid_state', 'This school is deleted. Restore it first.');
   elsif v_before #>> '{subscription,status}' is null then

@@ -387,39 +387,37 @@ end $$;
 comment on function core.call is
   'Runs one operation for one request: admits it, switches to the role of requests, and calls api.<operation>(p).';
 
-create function core.present_values(p_search_path text, o core.operation, p_record core.record, p_id bigint, p jsonb)
-  returns json language plpgsql set search_path = pg_catalog, pg_temp as $$
+create function core.present_values(p_search_path text, o core.operation, p_id bigint, p jsonb) returns json
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
+  v_reader text;
   v_values json;
 begin
   if o.present <> 'record' then
     return core.run_operation(p_search_path, o.present, p);
   end if;
-  execute case when set_config('search_path', p_search_path, true) <> '' then
-      format('select api.%I($1)', p_record.reader) end
+  select reader into v_reader from core.record where name = o.record;
+  execute case when set_config('search_path', p_search_path, true) <> '' then format('select api.%I($1)', v_reader) end
     into v_values using p_id;
   return v_values;
 end $$;
 comment on function core.present_values is
   'What a request would change: the record with the id p_id, or the answer of the operation that o.present names.';
 
-create function core.unchanged_answer(p_search_path text, o core.operation, p_id bigint, p jsonb) returns json
-  language plpgsql set search_path = pg_catalog, pg_temp as $$
+create function core.unchanged_answer(o core.operation, p jsonb, p_answer json) returns json
+  language plpgsql stable as $$
 declare
   v_record core.record;
-  v_answer json;
-  v_present jsonb;
+  v_present jsonb := p_answer;
 begin
   select * into v_record from core.record where name = o.present_record;
-  v_answer := core.present_values(p_search_path, o, v_record, p_id, p);
-  v_present := v_answer;
   if p ? 'read_only' then
     perform core.refuse_read_only(p -> 'read_only', v_present, v_record);
   end if;
   -- A body that is a list is the parameter items.
   return case when core.repeats(
       case jsonb_typeof(v_present) when 'array' then p -> 'items' else p - '{id,read_only}'::text[] end, v_present)
-    then v_answer end;
+    then p_answer end;
 end $$;
 comment on function core.unchanged_answer is
   'The present values as the answer of a request that repeats them; null for other requests. Raises validation_error '
@@ -431,6 +429,7 @@ declare
   v_is_check boolean := coalesce((p_context ->> 'check_only')::boolean, false);
   v_key text := case when o.idempotent and not v_is_check then core.own_idempotency_key(p_context) end;
   v_answer json;
+  v_present json;
   v_record_id bigint;
   v_is_restore boolean;
   v_file_id bigint;
@@ -463,7 +462,9 @@ begin
     end if;
   end if;
   if o.present <> 'none' and not coalesce(v_is_restore, false) then
-    v_answer := core.unchanged_answer(p_search_path, o, v_record_id, p);
+    v_present := core.present_values(p_search_path, o, v_record_id, p);
+    p := core.with_present_moments(p, v_present::jsonb);
+    v_answer := core.unchanged_answer(o, p, v_present);
   end if;
   if v_answer is null and p_context ? 'checks' then
     perform core.check_values(p_search_path, o.record, v_record_id, p, p_context -> 'checks');

@@ -363,14 +363,16 @@ end $$;
 comment on function core.record_insert is
   'Inserts a row with the writable columns that the request has. Returns the new id.';
 
+-- JavaScript reads timestamps only to the millisecond. So a client may send back less than it has read.
 create function core.as_timestamp(p_text text) returns timestamptz language plpgsql stable as $$
 begin
   -- pg_input_is_valid needs Postgres 16.
-  return case when p_text ~ '^\d{4}-\d\d-\d\dT' then p_text::timestamptz end;
+  return case when p_text ~ '^\d{4}-\d\d-\d\dT' then date_trunc('milliseconds', p_text::timestamptz) end;
 exception when data_exception then
   return null;
 end $$;
-comment on function core.as_timestamp is 'The moment that an ISO 8601 text names; null for other texts.';
+comment on function core.as_timestamp is
+  'The moment that an ISO 8601 text names, cut to milliseconds; null for other texts.';
 
 -- A client may send a record back as it read it. The address of a picture changes without an edit.
 create function core.repeats(p_given jsonb, p_present jsonb, p_may_lack boolean default true) returns boolean
@@ -401,6 +403,17 @@ comment on function core.repeats is
   'may leave fields out, and have null and false for what the record does not have. Other objects are compared whole, '
   'because a name that they lack may be a change.';
 
+create function core.with_present_moments(p jsonb, p_present jsonb) returns jsonb language sql stable
+  return p || coalesce((
+    select jsonb_object_agg(key, p_present -> key)
+    from jsonb_each(p)
+    where p_present ->> key ~ '^\d{4}-\d\d-\d\dT'
+      and value <> p_present -> key
+      and core.as_timestamp(value #>> '{}') = core.as_timestamp(p_present ->> key)), '{}');
+comment on function core.with_present_moments is
+  'The parameters of a write with each timestamp that is the present one as core.as_timestamp compares them replaced by '
+  'that one, so that nothing else sees a change.';
+
 create function core.chosen(p_first jsonb, p_second jsonb, p_present jsonb, p_second_name text, p_first_name text)
   returns jsonb language plpgsql stable as $$
 begin
@@ -424,11 +437,11 @@ begin
   if core.repeats(p_given -> p_field, p_present -> p_field) then
     return true;
   elsif p_field = 'updated_at' then
-    return coalesce(v_read_at between coalesce(p_present ->> 'created_at', '-infinity')::timestamptz
-      and (p_present ->> 'updated_at')::timestamptz, false);
+    return coalesce(v_read_at between coalesce(core.as_timestamp(p_present ->> 'created_at'), '-infinity')
+      and core.as_timestamp(p_present ->> 'updated_at'), false);
   end if;
   return p_field = any (p_unversioned_fields)
-    and coalesce(v_read_at < (p_present ->> 'updated_at')::timestamptz, false);
+    and coalesce(v_read_at < core.as_timestamp(p_present ->> 'updated_at'), false);
 end $$;
 comment on function core.is_as_read is
   'Whether a client can have read this value of a field from the record: the present value, an earlier updated_at, or, '

@@ -91,7 +91,7 @@ create function core.is_stored(p_fault core.value_fault, p_record jsonb) returns
         from unnest(p_fault.path) with ordinality part (name, n)
       )::jsonpath) stored
     where case
-        when p_fault.is_moment then (stored #>> '{}')::timestamptz = (p_fault.value #>> '{}')::timestamptz
+        when p_fault.is_moment then core.as_timestamp(stored #>> '{}') = core.as_timestamp(p_fault.value #>> '{}')
         else stored = p_fault.value
       end
   );

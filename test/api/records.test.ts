@@ -139,6 +139,28 @@ describe('a record', () => {
     expect(lines).toEqual([]);
   });
 
+  /** A value as a JavaScript client sends it back: it reads timestamps as `Date`, which has no microseconds. */
+  const throughDates = (value: unknown): unknown =>
+    JSON.parse(JSON.stringify(value), (_key, part: unknown) =>
+      typeof part === 'string' && /^\d{4}-\d\d-\d\dT/.test(part) ? new Date(part).toISOString() : part,
+    );
+
+  test('whose timestamps are sent back without microseconds stays the same, and leaves no trace', async () => {
+    let count = 0;
+    const lines = await findErrors(updates, async (update) => {
+      const read = await request(readingOf(update));
+      const body = throughDates(record(read));
+      count += isDeepStrictEqual(body, record(read)) ? 0 : 1;
+      const before = await traces();
+      const same = await request(update, { body });
+      if (same.status !== 200) return same.text;
+      if (!isDeepStrictEqual(await traces(), before)) return 'leaves a trace';
+      return isDeepStrictEqual(record(same), record(read)) ? undefined : same.text;
+    });
+    expect(count).toBeGreaterThan(25);
+    expect(lines).toEqual([]);
+  });
+
   /** Whether only the service sets a field, by the record of the update; without a record, unless it is a list or an object. */
   const fixedFields = async () => {
     const rows = await service.database.query<{ name: string; fixed: string[] | null }>(

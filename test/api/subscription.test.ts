@@ -242,6 +242,30 @@ describe('an operator', () => {
     expect((await status(trial)).status).toBe('past_due');
   });
 
+  test('does not restart a cancelled trial with its end as JavaScript reads it: without microseconds', async () => {
+    const school = await service.school({ trial_ends_at: inDays(5).replace('Z', '456Z') });
+    const path = `/api/platform/tenants/${school.id}`;
+    const { data: read } = await service.operator.get<Tenant>(path);
+    const cut = { trial_ends_at: new Date(read.trial_ends_at ?? '').toISOString() };
+    expect(read.trial_ends_at).toMatch(/456\+00:00$/);
+    await change(school, { status: 'cancelled' });
+    await service.operator.put(path, { name: 'Renamed', ...cut });
+    expect(await status(school)).toMatchObject({ status: 'cancelled', trial_ends_at: read.trial_ends_at });
+  });
+
+  test('changes the grace period with the end of a period without microseconds, and starts no new period', async () => {
+    const school = await service.school();
+    await endPeriod(school, "date_trunc('second', now()) - interval '1 day' + interval '123456 microseconds'");
+    const before = await status(school);
+    const current_period_end = new Date(before.current_period_end ?? '').toISOString();
+    const { data } = await change(school, { current_period_end, grace_days: 60 });
+    expect(data.subscription).toMatchObject({
+      status: 'past_due',
+      current_period_end: before.current_period_end,
+      grace_days: 60,
+    });
+  });
+
   test('extends the grace period of a school', async () => {
     const school = await service.school();
     await endPeriod(school, "now() - interval '10 days'");

@@ -243,6 +243,7 @@ const granted: Record<string, string[]> = {
     'fixed_names',
     'present_values',
     'unchanged_answer',
+    'with_present_moments',
     'written_amount',
     'written_day',
   ],
