@@ -54,7 +54,7 @@ grant select on core.operation to school_api;
 do $$
 declare
   v_shared text[] := '{
-    run_operation,run_write,is_feature_enabled,tenant_id,user_id,session_id,teacher_id,
+    run_operation,run_write,may_read,is_wide_enough,is_feature_enabled,tenant_id,user_id,session_id,teacher_id,
     student_id,permissions,has_permission,permission_scope,has_permission_for_all,time_zone,day_at_school,day_begins,
     today,fail,refuse_field,diff,enqueue,enqueue_all,enabled_features,record_page,json_page,deleted_record,
     narrow_to_own_student,search_patterns,
@@ -85,7 +85,7 @@ declare
     school_rename,setup_complete,notify,notify_all,send_message,school_allow_impersonation,
     is_impersonation_allowed,timetable_lease,roles_of_inactive_people,
     is_second_factor_required,school_require_second_factor,
-    audit_school,limit_to_reader,scope_of
+    audit_school,limit_to_reader,read_in_scope,may_compare,scope_of
   }';
   v_platform_only text[] := '{
     audit,is_reserved_subdomain,require_plan_fits,refuse_school_elsewhere,school_take_id,tenant_provision,

@@ -224,7 +224,8 @@ begin
     perform api.require_movable_class(v_id, v_year_id);
   end if;
   -- A class teacher who has become inactive may stay.
-  if v_teacher_id is distinct from v_before.class_teacher_id and v_teacher_id is not null then
+  if v_teacher_id is not null and (v_teacher_id is distinct from v_before.class_teacher_id
+      or p ->> 'class_teacher_id' is not null and not core.may_compare()) then
     perform api.require_active_teacher(v_teacher_id, 'class_teacher_id');
   end if;
   if (v_teacher_id, v_year_id) is distinct from (v_before.class_teacher_id, v_before.academic_year_id) then

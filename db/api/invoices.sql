@@ -201,7 +201,7 @@ declare
 begin
   perform api.require_valid_invoice(v_invoice);
   perform core.record_update('invoice', p);
-  if p ? 'items' and not core.repeats(p -> 'items', (v_invoice -> 'items')::jsonb) then
+  if p ? 'items' and not (core.may_compare() and core.repeats(p -> 'items', (v_invoice -> 'items')::jsonb)) then
     perform api.require_unpaid_invoice(v_invoice);
     perform api.invoice_replace_items(v_id, p -> 'items');
   end if;

@@ -325,7 +325,8 @@ begin
     p := p || jsonb_build_object('academic_year_id', api.slot_year_id((p ->> 'class_id')::bigint));
   end if;
   -- A teacher who has become inactive may keep the slot.
-  if p ? 'teacher_id' and (p ->> 'teacher_id')::bigint is distinct from v_before.teacher_id then
+  if p ? 'teacher_id' and not (
+      core.may_compare() and (p ->> 'teacher_id')::bigint is not distinct from v_before.teacher_id) then
     perform api.require_active_teacher((p ->> 'teacher_id')::bigint, 'teacher_id');
   end if;
   -- A record that was read and sent back with another time says nothing about is_pinned.

@@ -337,6 +337,7 @@ declare
   v_search_path text := core.search_path_of(v_admitted.tenant_id);
   v_operation core.operation;
   v_reader core.operation;
+  v_read_scope text;
   v_answer json;
   v_limited_answer json;
 begin
@@ -362,9 +363,12 @@ begin
   end if;
 
   if v_admitted.writes then
-    v_answer := core.run_write(v_search_path, v_operation, p, p_context, p_content);
+    if v_reader.name is not null then
+      v_read_scope := core.scope_of(v_reader);
+    end if;
+    v_answer := core.run_write(v_search_path, v_operation, p, p_context, p_content, v_reader, v_read_scope);
     if v_reader.name is not null and v_answer is not null then
-      v_limited_answer := core.limit_to_reader(v_search_path, v_reader, p, v_answer);
+      v_limited_answer := core.limit_to_reader(v_search_path, v_reader, v_read_scope, p, v_answer);
       v_answer := coalesce(v_limited_answer, v_answer);
     end if;
     id := substring(v_answer ->> 'id' from '^\d{1,18}$');
@@ -423,8 +427,10 @@ comment on function core.unchanged_answer is
   'The present values as the answer of a request that repeats them; null for other requests. Raises validation_error '
   'if the request changes a field that only the service sets.';
 
-create function core.run_write(p_search_path text, o core.operation, p jsonb, p_context jsonb, p_content bytea)
-  returns json language plpgsql set search_path = pg_catalog, pg_temp as $$
+create function core.run_write(
+  p_search_path text, o core.operation, p jsonb, p_context jsonb, p_content bytea,
+  p_reader core.operation default null, p_read_scope text default null
+) returns json language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_is_check boolean := coalesce((p_context ->> 'check_only')::boolean, false);
   v_key text := case when o.idempotent and not v_is_check then core.own_idempotency_key(p_context) end;
@@ -432,6 +438,7 @@ declare
   v_present json;
   v_record_id bigint;
   v_is_restore boolean;
+  v_may_read boolean;
   v_file_id bigint;
 begin
   if o.record is not null then
@@ -454,20 +461,28 @@ begin
   if v_record_id is not null then
     v_is_restore := core.is_restore(o.record, p);
     perform core.record_lock(o.record, v_record_id, v_is_restore);
+  end if;
+  v_may_read := core.may_read(p_search_path, p_reader, p_read_scope, p);
+  if not v_may_read then
+    p := p - 'read_only';
+    perform set_config('app.may_compare', 'no', true);
+  end if;
+  if v_record_id is not null then
     if p_context ->> 'if_match' is not null then
-      perform core.require_match(o.record, v_record_id, p_context ->> 'if_match', v_is_restore);
+      perform core.require_match(o.record, v_record_id, p_context ->> 'if_match', v_is_restore, v_may_read);
     end if;
     if o.present <> 'record' and p ? 'read_only' then
       perform core.require_unchanged(o.record, v_record_id, p -> 'read_only');
     end if;
   end if;
-  if o.present <> 'none' and not coalesce(v_is_restore, false) then
+  if o.present <> 'none' and v_may_read and not coalesce(v_is_restore, false) then
     v_present := core.present_values(p_search_path, o, v_record_id, p);
     p := core.with_present_moments(p, v_present::jsonb);
     v_answer := core.unchanged_answer(o, p, v_present);
   end if;
   if v_answer is null and p_context ? 'checks' then
-    perform core.check_values(p_search_path, o.record, v_record_id, p, p_context -> 'checks');
+    perform core.check_values(p_search_path, o.record, case when v_may_read then v_record_id end, p,
+      p_context -> 'checks');
   end if;
   if v_is_check or v_answer is not null then
     return v_answer;
@@ -500,7 +515,7 @@ comment on function core.run_write is
   'Runs an operation that writes, after it has locked the record and checked If-Match, the read-only fields and the '
   'values (core.check_values). '
   'Returns its answer, the present values if the request repeats them, or the answer to an earlier request with the '
-  'same Idempotency-Key.';
+  'same Idempotency-Key. For a user who may not read the record (core.may_read), nothing is compared with it.';
 
 create function core.scope_of(o core.operation) returns text
   language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
@@ -519,28 +534,67 @@ comment on function core.scope_of is
   'The scope in which the user of this request could run another operation, as core.admit computes it: all, taught or '
   'own; null if it would be refused. Security definer, because the roles of a user are in their session.';
 
--- A write does not read. A user may be allowed to change a record, but to see none or fewer rows or fields.
-create function core.limit_to_reader(p_search_path text, p_reader core.operation, p jsonb, p_answer json) returns json
+create function core.is_wide_enough(p_read_scope text) returns boolean language sql stable
+  return coalesce(
+    array_position('{own,taught,all}'::text[], p_read_scope)
+      >= array_position('{own,taught,all}'::text[], current_setting('app.scope')), false);
+comment on function core.is_wide_enough is 'Whether a user may read all that the scope of the request shows.';
+
+create function core.read_in_scope(p_search_path text, p_reader core.operation, p_scope text, p jsonb, p_id jsonb)
+  returns json language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_scope_before text := current_setting('app.scope');
+  v_answer json;
+begin
+  perform core.set_row_scope(p_search_path, p_scope, null);
+  v_answer := core.run_operation(p_search_path, p_reader.name, p || jsonb_build_object('id', p_id));
+  perform core.set_row_scope(p_search_path, v_scope_before, null);
+  return v_answer;
+exception when sqlstate 'S404A' or sqlstate 'S403A' then
+  -- The settings are those before this block again.
+  return null;
+end $$;
+comment on function core.read_in_scope is
+  'What p_reader answers about a record in another scope of rows; null if it refuses. The scope of the request stays.';
+
+create function core.may_read(p_search_path text, p_reader core.operation, p_read_scope text, p jsonb) returns boolean
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-  v_scopes constant text[] := '{own,taught,all}';
-  v_scope_before text := current_setting('app.scope');
-  v_scope text := core.scope_of(p_reader);
+  v_id jsonb := coalesce(p -> 'id', p -> 'user_id');
+  v_seen jsonb;
+begin
+  if p_reader.name is null or core.is_wide_enough(p_read_scope) then
+    return true;
+  elsif p_read_scope is null or v_id is null or p_reader.name not like '%\_get' then
+    return false;
+  end if;
+  v_seen := core.read_in_scope(p_search_path, p_reader, p_read_scope, p, v_id);
+  return coalesce(
+    v_seen = core.read_in_scope(p_search_path, p_reader, current_setting('app.scope'), p, v_id)::jsonb, false);
+end $$;
+comment on function core.may_read is
+  'Whether the user of a write may read all of what it changes. Otherwise the write must not tell whether a value that '
+  'it has is the present one. p_reader is null if whoever may run the operation may read it.';
+
+create function core.may_compare() returns boolean language sql stable
+  return current_setting('app.may_compare', true) is distinct from 'no';
+comment on function core.may_compare is
+  'Whether an operation may treat values that do not change in another way than new ones: false if the user may not '
+  'read the record (core.may_read).';
+
+-- A write does not read. A user may be allowed to change a record, but to see none or fewer rows or fields.
+create function core.limit_to_reader(
+  p_search_path text, p_reader core.operation, p_read_scope text, p jsonb, p_answer json
+) returns json language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
   v_id jsonb := coalesce((p_answer -> 'id')::jsonb, p -> 'id', p -> 'user_id');
   v_answer json;
 begin
-  if array_position(v_scopes, v_scope) >= array_position(v_scopes, v_scope_before) then
+  if core.is_wide_enough(p_read_scope) then
     return null;
   end if;
-  if v_scope is not null and p_reader.name like '%\_get' then
-    begin
-      perform core.set_row_scope(p_search_path, v_scope, null);
-      v_answer := core.run_operation(p_search_path, p_reader.name, p || jsonb_build_object('id', v_id));
-    exception when sqlstate 'S404A' or sqlstate 'S403A' then
-      -- The settings are those before this block again.
-      return json_build_object('id', v_id);
-    end;
-    perform core.set_row_scope(p_search_path, v_scope_before, null);
+  if p_read_scope is not null and p_reader.name like '%\_get' then
+    v_answer := core.read_in_scope(p_search_path, p_reader, p_read_scope, p, v_id);
   end if;
   return coalesce(v_answer, json_build_object('id', v_id));
 end $$;

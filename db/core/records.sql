@@ -411,8 +411,8 @@ create function core.with_present_moments(p jsonb, p_present jsonb) returns json
       and value <> p_present -> key
       and core.as_timestamp(value #>> '{}') = core.as_timestamp(p_present ->> key)), '{}');
 comment on function core.with_present_moments is
-  'The parameters of a write with each timestamp that is the present one as core.as_timestamp compares them replaced by '
-  'that one, so that nothing else sees a change.';
+  'The parameters of a write with the present value in place of each timestamp that core.as_timestamp finds equal to '
+  'it, so that nothing else sees a change.';
 
 create function core.chosen(p_first jsonb, p_second jsonb, p_present jsonb, p_second_name text, p_first_name text)
   returns jsonb language plpgsql stable as $$
