@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { type Endpoint, pathParameters, queryOf } from '../endpoint.ts';
 import { ApiError, type ErrorDetail } from '../../domain/errors.ts';
 import { type PlacedCheck, checkFinder } from '../checks.ts';
-import { coerce } from '../coercion.ts';
+import { coerce, isRecord } from '../coercion.ts';
 import { didYouMean } from '../did-you-mean.ts';
 import { receivedText } from '../received-text.ts';
 
@@ -138,15 +138,23 @@ function parseQuery(schema: z.ZodObject, value: unknown): Record<string, unknown
 /** Whether a request changes a record, and may send it back as it was read. */
 export const isUpdate = (method: string) => method === 'PUT' || method === 'PATCH';
 
-/** The fields that a record has but the body that creates or updates it has not. */
-export function readOnlyFields({ body, response }: Endpoint, method: string): string[] {
-  const kind = isUpdate(method) ? 'json' : 'created';
-  if (response.kind !== kind || !(body instanceof z.ZodObject)) return [];
-  const { data } = response;
-  // What an import or another action returns is no record.
-  if (data instanceof z.ZodObject && !isUpdate(method) && !('id' in data.shape)) return [];
-  return data instanceof z.ZodObject ? Object.keys(data.shape).filter((key) => !(key in body.shape)) : [];
+/** The fields that the answer has but the body has not. */
+function fieldsOfAnswer({ body, response }: Endpoint): string[] {
+  if (!(body instanceof z.ZodObject && 'data' in response && response.data instanceof z.ZodObject)) return [];
+  return Object.keys(response.data.shape).filter((key) => !(key in body.shape));
 }
+
+/** The fields that a record has but the body that creates or updates it has not. */
+export function readOnlyFields(endpoint: Endpoint, method: string): string[] {
+  const { response } = endpoint;
+  if (response.kind !== (isUpdate(method) ? 'json' : 'created')) return [];
+  // What an import or another action returns is no record.
+  if (!isUpdate(method) && response.data instanceof z.ZodObject && !('id' in response.data.shape)) return [];
+  return fieldsOfAnswer(endpoint);
+}
+
+const partOf = (object: object, isIn: (field: [string, unknown]) => boolean) =>
+  Object.fromEntries(Object.entries(object).filter(isIn));
 
 /** A valid request. */
 interface Validated {
@@ -158,7 +166,7 @@ interface Validated {
 /**
  * Creates the validator of an endpoint's path, query and body. A client may send a record back as it was read. Fields
  * that only the response has are passed on as `read_only`: `core.run_write` compares them with the stored record, or
- * with the new one.
+ * with the new one. Null in such a field is as if it were absent, because programs fill the fields of a new record so.
  */
 export function validator(endpoint: Endpoint, method: string, path: string) {
   const params = z.object(pathParameters(path, endpoint));
@@ -166,6 +174,7 @@ export function validator(endpoint: Endpoint, method: string, path: string) {
   const { body } = endpoint;
   const fields = body instanceof z.ZodObject ? body.shape : {};
   const readOnly = readOnlyFields(endpoint, method);
+  const ofAnswer = fieldsOfAnswer(endpoint);
   const findInQuery = checkFinder(query);
   const findInBody = body && checkFinder(body);
   for (const name of Object.keys(params.shape)) {
@@ -180,12 +189,13 @@ export function validator(endpoint: Endpoint, method: string, path: string) {
   return (request: { params: unknown; query: unknown; body: unknown }): Validated => {
     let input: unknown = request.body === undefined ? {} : receivedText(body ?? z.unknown(), request.body);
     let given = {};
-    if (readOnly.length > 0 && input !== null && typeof input === 'object' && !Array.isArray(input)) {
-      const [own, other] = [true, false].map((isReadOnly) =>
-        Object.fromEntries(Object.entries(input as object).filter(([key]) => readOnly.includes(key) === isReadOnly)),
-      );
-      if (own && Object.keys(own).length > 0) given = { read_only: own };
-      input = other;
+    if (ofAnswer.length > 0 && isRecord(input)) {
+      input = partOf(input, ([name, value]) => value !== null || !ofAnswer.includes(name));
+      const own = partOf(input as object, ([name]) => readOnly.includes(name));
+      if (Object.keys(own).length > 0) {
+        given = { read_only: own };
+        input = partOf(input as object, ([name]) => !readOnly.includes(name));
+      }
     }
     const ofQuery = parseQuery(query, receivedText(query, request.query));
     const ofBody = parseBody(input);
