@@ -37,7 +37,7 @@ select core.define_record('student', p_table => 'student', p_key => 's.id', p_on
     s.updated_at
   $$,
   p_condition => 's.deleted_at is null', p_deleted_condition => 's.deleted_at is not null',
-  p_restore_fields => '{admission_number}',
+  p_deleted_permission => 'student.delete', p_restore_fields => '{admission_number}',
   p_search => 's.search_text',
   p_single_page_filters => '{class_id,roll_of_class_id}', p_narrow_filters => '{is_in_scope}',
   p_equals => '{grade_id,is_active}',

@@ -427,6 +427,32 @@ comment on function core.unchanged_answer is
   'The present values as the answer of a request that repeats them; null for other requests. Raises validation_error '
   'if the request changes a field that only the service sets.';
 
+create function core.unchanged_deleted_answer(o core.operation, p jsonb, p_id bigint, p_may_read boolean) returns json
+  language plpgsql stable as $$
+declare
+  v_record core.record;
+  v_deleted json := core.deleted_record(o.record, p_id);
+  v_present jsonb := v_deleted;
+  v_answer json;
+begin
+  select * into v_record from core.record where name = o.record;
+  if v_deleted is not null and not (p_may_read and core.may_see_deleted(v_record)) then
+    perform core.fail_missing(o.record, p_id);
+  elsif v_deleted is null or not core.repeats(p -> 'deleted_at', v_present -> 'deleted_at') then
+    perform core.refuse_field('validation_error', 'deleted_at',
+      'This field is read-only. Only null is allowed, which restores the record.');
+  end if;
+  v_answer := core.unchanged_answer(o, p, v_deleted);
+  if v_answer is null then
+    perform core.fail_missing(o.record, p_id);
+  end if;
+  return v_answer;
+end $$;
+comment on function core.unchanged_deleted_answer is
+  'A soft-deleted record as the answer of a request that repeats it, as it was listed. Raises not_found for any other '
+  'change of it and for users who may not see it; validation_error for another deleted_at, also of a record that is '
+  'not deleted.';
+
 create function core.run_write(
   p_search_path text, o core.operation, p jsonb, p_context jsonb, p_content bytea,
   p_reader core.operation default null, p_read_scope text default null
@@ -438,6 +464,7 @@ declare
   v_present json;
   v_record_id bigint;
   v_is_restore boolean;
+  v_repeats_deleted boolean := false;
   v_may_read boolean;
   v_file_id bigint;
 begin
@@ -460,7 +487,8 @@ begin
   end if;
   if v_record_id is not null then
     v_is_restore := core.is_restore(o.record, p);
-    perform core.record_lock(o.record, v_record_id, v_is_restore);
+    v_repeats_deleted := p ->> 'deleted_at' is not null;
+    perform core.record_lock(o.record, v_record_id, v_is_restore or v_repeats_deleted);
   end if;
   v_may_read := core.may_read(p_search_path, p_reader, p_read_scope, p);
   if not v_may_read then
@@ -469,13 +497,16 @@ begin
   end if;
   if v_record_id is not null then
     if p_context ->> 'if_match' is not null then
-      perform core.require_match(o.record, v_record_id, p_context ->> 'if_match', v_is_restore, v_may_read);
+      perform core.require_match(o.record, v_record_id, p_context ->> 'if_match',
+        v_is_restore or v_repeats_deleted, v_may_read);
     end if;
     if o.present <> 'record' and p ? 'read_only' then
       perform core.require_unchanged(o.record, v_record_id, p -> 'read_only');
     end if;
   end if;
-  if o.present <> 'none' and v_may_read and not coalesce(v_is_restore, false) then
+  if v_repeats_deleted then
+    v_answer := core.unchanged_deleted_answer(o, p, v_record_id, v_may_read);
+  elsif o.present <> 'none' and v_may_read and not coalesce(v_is_restore, false) then
     v_present := core.present_values(p_search_path, o, v_record_id, p);
     p := core.with_present_moments(p, v_present::jsonb);
     v_answer := core.unchanged_answer(o, p, v_present);

@@ -345,6 +345,11 @@ comment on function core.is_restore is
   'Whether a request restores the record if it is deleted: it sets deleted_at to null, and nothing else except '
   'restore_fields.';
 
+create function core.may_see_deleted(p_record core.record) returns boolean language sql stable
+  return p_record.deleted_permission is null
+    or core.is_wide_enough(core.permission_scope(p_record.deleted_permission));
+comment on function core.may_see_deleted is 'Whether the user may see the soft-deleted rows of a record.';
+
 create function core.record_insert(p_record text, p jsonb) returns bigint
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare

@@ -216,6 +216,7 @@ create table core.record (
   one_row_per_key boolean not null,
   condition text not null,
   deleted_condition text,
+  deleted_permission text references core.permission (name) on delete restrict,
   restore_fields text[] not null,
   ended text,
   search text,
@@ -249,6 +250,8 @@ comment on column core.record.condition is
   'The where clause that every row meets. It uses only the main table, because updates run it without the joins.';
 comment on column core.record.deleted_condition is
   'The condition of soft-deleted rows, if they can be listed and restored: it replaces the other one for is_deleted.';
+comment on column core.record.deleted_permission is
+  'The permission that soft-deleted rows need besides the one to read the others.';
 comment on column core.record.restore_fields is
   'The fields that a request may change while it restores a soft-deleted row, because the old values may be taken.';
 comment on column core.record.ended is
@@ -316,7 +319,7 @@ create function core.define_record(
   p_key_parts text[] default null, p_deleted_condition text default null, p_restore_fields text[] default '{}',
   p_ended text default null, p_narrow_filters text[] default '{}', p_single_page_filters text[] default '{}',
   p_volatile_fields text[] default '{}', p_own_student_scopes text[] default '{}', p_fixed_fields text[] default '{}',
-  p_derived_fields text[] default '{}'
+  p_derived_fields text[] default '{}', p_deleted_permission text default null
 ) returns void language plpgsql as $define$
 declare
   v_column text;
@@ -324,11 +327,13 @@ declare
   v_reader text;
 begin
   insert into core.record (name, table_name, key, key_parts, is_single, columns, source, one_row_per_key, condition,
-      deleted_condition, restore_fields, ended, search, default_sort, default_order, writable, unversioned_fields,
-      volatile_fields, fixed_fields, reader, narrow_filters, single_page_filters, own_student_scopes)
+      deleted_condition, deleted_permission, restore_fields, ended, search, default_sort, default_order, writable,
+      unversioned_fields, volatile_fields, fixed_fields, reader, narrow_filters, single_page_filters,
+      own_student_scopes)
     values (p_name, p_table, p_key, coalesce(p_key_parts, array[p_key]), p_is_single, p_columns, p_source,
-      p_one_row_per_key, p_condition, p_deleted_condition, p_restore_fields, p_ended, p_search, p_default_sort,
-      p_default_order, p_writable, p_unversioned_fields || p_volatile_fields || '{updated_at}', p_volatile_fields,
+      p_one_row_per_key, p_condition, p_deleted_condition, p_deleted_permission, p_restore_fields, p_ended, p_search,
+      p_default_sort, p_default_order, p_writable, p_unversioned_fields || p_volatile_fields || '{updated_at}',
+      p_volatile_fields,
       p_fixed_fields || array(
         select unnest(core.stored_fields(p_columns, split_part(p_key, '.', 1))) except select unnest(p_derived_fields)),
       coalesce(p_reader, p_name || '_record'), p_narrow_filters, p_single_page_filters,

@@ -54,12 +54,16 @@ export const StudentInput = z
 const StudentChange = z
   .strictObject({
     ...fields,
-    deleted_at: z.null('This field is read-only. Only null is allowed, which restores the student.').meta({
-      description:
-        'Null restores a deleted student, without the login. Requires `student.delete`. The body must have no other ' +
-        'field except `admission_number`; otherwise a deleted student is a 404. 409 `conflict` if the admission ' +
-        'number is in use now; give another one.',
-    }),
+    deleted_at: z.iso
+      .datetime({ offset: true, error: 'This field is read-only. Only null is allowed, which restores the student.' })
+      .nullable()
+      .meta({
+        description:
+          'Null restores a deleted student, without the login. Requires `student.delete`. The body must have no ' +
+          'other field except `admission_number`; otherwise a deleted student is a 404. 409 `conflict` if the ' +
+          'admission number is in use now; give another one. A timestamp is accepted only if a deleted student is ' +
+          'sent back as it was listed, which changes nothing.',
+      }),
   })
   .partial()
   .refine(...newLogin.passwordRule)

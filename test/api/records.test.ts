@@ -9,6 +9,7 @@ import {
   plain,
   type Registered,
   registry,
+  rowsOf,
   sampleBody,
   samplePath,
   sampleRequest,
@@ -404,5 +405,38 @@ test('null in a field that only the service sets is as if it were absent, in eve
     return answer.status >= 500 || named(answer).some((name) => name in nulls) ? answer.text : undefined;
   });
   expect(count).toBeGreaterThan(90);
+  expect(lines).toEqual([]);
+});
+
+test('every entry of a list can be sent back as it was listed, also an ended or a deleted one', async () => {
+  const path = (endpoint: Registered, listed: Body) => endpoint.path.replace(/\{\w+\}$/, String(listed['id']));
+  const items = [{ description: 'Sent twice', amount: 1 }];
+  const invoice = { student_id: known, due_date: `${new Date().getUTCFullYear()}-12-31`, items };
+  const { data } = await school.admin.post<{ id: number }>('/api/fees/invoices', invoice, 201);
+  await school.admin.post(`/api/fees/invoices/${data.id}/void`, { reason: 'Sent twice' });
+  await school.admin.delete(`/api/students/${known}`);
+  await service.operator.delete(`/api/platform/tenants/${(await service.school()).id}`);
+  const lists = endpoints.filter((each) => isOwn(each) && each.route.response.kind === 'page');
+  let count = 0;
+  const lines = await findErrors(lists, async (list) => {
+    const update = endpoints.find(({ method, path: at }) => method === 'PUT' && at === `${list.path}/{id}`);
+    if (!update) return undefined;
+    const flags = ['is_deleted', 'include_ended'].filter((name) => list.query.some((one) => one.name === name));
+    for (const flag of ['', ...flags]) {
+      const rows = rowsOf(
+        list,
+        (await request(list, { path: `${pathOf(list)}?${flag && `${flag}=true`}` })).json?.data,
+      );
+      for (const listed of rows ?? []) {
+        count += flag === '' ? 0 : 1;
+        const same = await request(update, { path: path(update, listed), body: listed });
+        if (same.status !== 200) return `${flag} ${same.text}`;
+        const shown = Object.fromEntries(Object.keys(listed).map((name) => [name, record(same)[name]]));
+        if (!isDeepStrictEqual(shown, listed)) return difference(listed, shown);
+      }
+    }
+    return undefined;
+  });
+  expect(count).toBeGreaterThan(5);
   expect(lines).toEqual([]);
 });

@@ -613,6 +613,37 @@ describe('a deleted student', () => {
     expect((await teacher.get(`${query}=true`, 403)).message).toBe('This also needs the permission student.delete.');
   });
 
+  test('is answered unchanged if it is sent back as it was listed, to users who may see it; other changes are a 404', async () => {
+    const last_name = unique('Repeated');
+    const { classId: class_id } = await school.classroom(unique('Class'));
+    const student = await createStudent({ last_name, class_id });
+    const path = `/api/students/${student.id}`;
+    await school.admin.delete(path);
+    const list = `/api/students?is_deleted=true&search=${last_name}`;
+    const [listed] = (await school.admin.get<Student[]>(list)).data;
+    const deleted_at = new Date(listed?.deleted_at ?? '').toISOString();
+    for (const body of [listed, { ...listed, deleted_at }, { deleted_at }, { ...listed, class_name: 'What it was' }])
+      expect((await school.admin.put<Student>(path, body)).data).toEqual(listed);
+    expect((await school.admin.get<Student[]>(list)).data).toEqual([listed]);
+    await school.admin.put(path, { ...listed, phone: '1' }, 404);
+    expect(
+      (await school.admin.put(path, { ...listed, deleted_at: '2026-01-01T00:00:00Z' }, 400)).details,
+    ).toMatchObject([{ path: 'deleted_at' }]);
+    expect((await school.admin.put(path, { ...listed, user_id: 1 }, 400)).details).toMatchObject([{ path: 'user_id' }]);
+    const other = await createStudent();
+    await school.admin.put(`/api/students/${other.id}`, { deleted_at }, 400);
+    for (const permissions of [
+      ['student.read', 'student.update'],
+      ['student.update', 'student.delete'],
+    ]) {
+      const editor = await school.user([await school.role(...permissions)]);
+      expect((await editor.put(path, listed, 404)).message).toBe(`There is no student ${student.id}.`);
+      expect((await editor.put(path, { ...listed, deleted_at: '2026-01-01T00:00:00Z' }, 404)).message).toBe(
+        `There is no student ${student.id}.`,
+      );
+    }
+  });
+
   test('is restored by deleted_at null, in their class, if the admission number is free and the user has student.delete', async () => {
     const { classId } = await school.classroom(unique('Class'));
     const student = await createStudent({ class_id: classId });

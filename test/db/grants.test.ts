@@ -247,6 +247,8 @@ const granted: Record<string, string[]> = {
     'fixed_names',
     'present_values',
     'unchanged_answer',
+    'unchanged_deleted_answer',
+    'may_see_deleted',
     'with_present_moments',
     'written_amount',
     'written_day',
