@@ -11,8 +11,11 @@ const { endpoints, document, operations } = await registry(service);
 /** The id of the one record in every table of the school. */
 const id = 500_001;
 const readerOf = ({ operation }: Registered) => operations.find(({ name }) => name === operation.reader);
-/** What another permission reads than the one that changes it. */
-const answering = endpoints.filter((endpoint) => readerOf(endpoint) !== undefined && endpoint.method !== 'DELETE');
+/** What another permission reads than the one that changes it, and staff cannot read without it. */
+const answering = endpoints.filter((endpoint) => {
+  const reader = readerOf(endpoint);
+  return reader !== undefined && reader.open_to !== 'everyone_staff_all' && endpoint.method !== 'DELETE';
+});
 
 let school: School;
 let allPermissions: { id: number; name: string }[];
