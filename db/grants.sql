@@ -97,31 +97,33 @@ declare
     select string_agg(name, ', ')
     from unnest(v_shared || v_tenant_only || v_platform_only) name
     where name not in (select proname from core.functions_in('core')));
-  v_function record;
+  v_granted record;
 begin
   if v_unknown is not null then
     raise exception 'The schema core has no function %.', v_unknown;
   end if;
-  for v_function in
-    select p.oid::regprocedure as signature,
-      case n.nspname
-        when 'core' then p.proname = any (v_shared || v_tenant_only)
-        else coalesce(o.access, '') not in ('platform', 'analyst')
-      end as to_tenant,
-      case n.nspname
-        when 'core' then p.proname = any (v_shared || v_platform_only)
-        else coalesce(o.access, '') <> 'tenant'
-      end as to_platform
-    from unnest('{core,api}'::text[]) n (nspname)
-    cross join core.functions_in(n.nspname) p
-    left join core.operation o on o.name = p.proname and n.nspname = 'api'
+  -- One statement for each set of roles: every grant writes the function's row in the catalog again.
+  for v_granted in
+    select string_agg(f.signature::text, ', ') as functions, concat_ws(', ',
+        case when f.to_tenant then 'school_tenant' end, case when f.to_platform then 'school_platform' end) as roles
+    from (
+      select p.oid::regprocedure as signature,
+        case n.nspname
+          when 'core' then p.proname = any (v_shared || v_tenant_only)
+          else coalesce(o.access, '') not in ('platform', 'analyst')
+        end as to_tenant,
+        case n.nspname
+          when 'core' then p.proname = any (v_shared || v_platform_only)
+          else coalesce(o.access, '') <> 'tenant'
+        end as to_platform
+      from unnest('{core,api}'::text[]) n (nspname)
+      cross join core.functions_in(n.nspname) p
+      left join core.operation o on o.name = p.proname and n.nspname = 'api'
+    ) f
+    where f.to_tenant or f.to_platform
+    group by f.to_tenant, f.to_platform
   loop
-    if v_function.to_tenant then
-      execute format('grant execute on function %s to school_tenant', v_function.signature);
-    end if;
-    if v_function.to_platform then
-      execute format('grant execute on function %s to school_platform', v_function.signature);
-    end if;
+    execute format('grant execute on function %s to %s', v_granted.functions, v_granted.roles);
   end loop;
 end $$;
 grant select on core.webhook_event_type to school_tenant, school_platform;
