@@ -220,7 +220,7 @@ begin
     when p ? 'class_teacher_id' then (p ->> 'class_teacher_id')::bigint
     else v_before.class_teacher_id
   end;
-  if v_year_id <> v_before.academic_year_id then
+  if v_year_id <> v_before.academic_year_id or p ->> 'academic_year_id' is not null and not core.may_compare() then
     perform api.require_movable_class(v_id, v_year_id);
   end if;
   -- A class teacher who has become inactive may stay.

@@ -193,7 +193,8 @@ begin
   if p ? 'components' then
     perform api.fee_structure_set_components(v_id, p -> 'components');
   end if;
-  if v_year_id <> (p ->> 'academic_year_id')::bigint then
+  if v_year_id <> (p ->> 'academic_year_id')::bigint
+      or p ->> 'academic_year_id' is not null and not core.may_compare() then
     if exists (select from student_fee where fee_structure_id = v_id) then
       perform core.refuse_field('in_use', 'academic_year_id',
         'Students have been billed with this fee structure, so its academic year cannot change.');

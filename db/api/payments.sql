@@ -125,7 +125,10 @@ begin
   elsif v_status in ('waived', 'void') then
     perform core.fail('invalid_state', format('This %s is %s and cannot be paid.', v_kind_name, v_status));
   elsif v_amount > v_balance then
-    perform core.refuse_field('conflict', 'amount', format('The balance is %s.', v_balance));
+    perform core.refuse_field('conflict', 'amount', case
+      when core.may_compare() then format('The balance is %s.', v_balance)
+      else 'The amount is above the balance.'
+    end);
   end if;
   v_id := core.run_prepared($statement$
     insert into payment (

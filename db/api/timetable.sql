@@ -339,8 +339,8 @@ begin
 end $$;
 comment on function api.timetable_slots_update is
   'Updates a slot; its academic year is that of its class. A slot whose class, subject, teacher or time changes is '
-  'pinned unless is_pinned says otherwise; the unchanged one of a whole record does not. Raises schedule_conflict, and '
-  'invalid_reference for an unknown class or a new teacher who is not active.';
+  'pinned, unless the request changes is_pinned or sends it without the other fields of the record. Raises '
+  'schedule_conflict, and invalid_reference for an unknown class or a new teacher who is not active.';
 
 create function api.timetable_slots_move(p jsonb) returns json language plpgsql as $$
 declare

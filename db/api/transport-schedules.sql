@@ -498,7 +498,8 @@ declare
   v_is_shortened boolean;
 begin
   if v_after ->> 'ends_on' < v_after ->> 'starts_on' then
-    perform core.refuse_field('validation_error', 'ends_on', format('must not be before %s', v_after ->> 'starts_on'));
+    perform core.refuse_field('validation_error', 'ends_on', 
+      format('must not be before %s', case when core.may_compare() then v_after ->> 'starts_on' else 'starts_on' end));
   end if;
   v_is_shortened := daterange((v_after ->> 'starts_on')::date, (v_after ->> 'ends_on')::date, '[]') <@ v_period_before;
   -- An assignment that only gets shorter can have no new conflict.

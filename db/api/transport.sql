@@ -321,7 +321,8 @@ declare
   v_component_id bigint := (select fee_component_id from transport_fee_plan where id = v_id);
 begin
   perform api.transport_require('route', (p ->> 'route_id')::bigint, 'route_id');
-  if p ->> 'frequency' <> (select frequency from fee_component where id = v_component_id)
+  if (p ->> 'frequency' <> (select frequency from fee_component where id = v_component_id)
+      or p ->> 'frequency' is not null and not core.may_compare())
      and exists (select from student_fee_item where fee_component_id = v_component_id) then
     perform core.refuse_field('in_use', 'frequency',
       'Fees were already billed with this plan. Create another plan for another frequency.');

@@ -384,7 +384,7 @@ create function core.check_normalized_keys() returns setof core.finding
     select 'warning',
       format('The %s of %s %s is not in the Unicode normalization form NFC%s.', k.column_name, k.table_name, k.id,
         case when k.same_as <> '{}' then ', in which it is that of ' || array_to_string(k.same_as, ', ') end),
-      'Change one of the two, then save the other again.', false
+      case when k.same_as = '{}' then 'Save it again.' else 'Change one of them, then save the other again.' end, false
     from core.keys_not_normalized('platform') k
   $$;
 comment on function core.check_normalized_keys is

@@ -268,7 +268,8 @@ begin
       when v_relevant <@ v_caller.taught_permissions then 'taught'
       else 'all'
     end;
-    needs_person := v_lacks_permission and v_open_scope = 'own' and not coalesce(o.open_to like 'everyone%', false);
+    needs_person := v_lacks_permission and v_open_scope = 'own'
+      and o.open_to in ('everyone', 'everyone_staff_all') is not true;
   end if;
   writes := o.writes;
   permission := o.permission;

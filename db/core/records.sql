@@ -71,7 +71,8 @@ comment on function core.sort_key(text) is 'The value by which a shown text is s
 
 create function core.name_key(p_name text) returns text language sql immutable strict parallel safe
   return lower(btrim(regexp_replace(
-    public.without_invisible(p_name), '[\s\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+', ' ', 'g')));
+    normalize(public.without_invisible(p_name)),
+    '[\s\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+', ' ', 'g')));
 comment on function core.name_key is
   'What two names have in common if they are the same to people who type them: case, invisible characters, and the '
   'kind and number of spaces are ignored. For lookups by name.';

@@ -70,7 +70,7 @@ comment on column core.operation.allows_own_rows is
 comment on column core.operation.open_to is
   'Who may run it without the permission. staff: users without a student record who have a role other than student, '
   'with the scope of the whole school; everyone: all users of the school, with the scope of their own rows; '
-  'everyone_staff_all: everyone with that of their own rows, but staff with that of the whole school. To a user '
+  'everyone_staff_all: staff see the whole school, all others their own rows. To a user '
   'without own rows, a list is empty and a record does not exist (decision 0064).';
 comment on column core.operation.role is 'The role that the user needs.';
 comment on column core.operation.needs_session is

@@ -28,7 +28,7 @@ function cellText(value: Cell): string {
   if (value instanceof Date) return dateText(value);
   // Programs show 15 digits: 0.1 + 0.2 is 0.3.
   if (typeof value === 'number' && !Number.isSafeInteger(value)) return String(Number(value.toPrecision(15)));
-  const text = withoutInvisible(String(value).normalize());
+  const text = withoutInvisible(String(value));
   if (isBlank(text)) return '';
   return text
     .replace(/\r\n?/g, '\n')

@@ -19,7 +19,7 @@ export interface PreparedSheet {
 }
 
 const lastRow = 1_048_576;
-/** The number of 10000-01-01, the day after the last that a spreadsheet program knows. */
+/** The number of 10000-01-01, the day after the last that a spreadsheet program knows, if days count from 1900. */
 const endOfDays = 2_958_466;
 const maxMergedCells = 10_000;
 /** Names of parts differ in case, and some programs write `xl\workbook.xml`. */
@@ -185,6 +185,8 @@ interface Limits {
 }
 
 interface SheetReader extends Limits {
+  /** Whether days count from 1904. */
+  is1904: boolean;
   styles: ReturnType<typeof readStyles>;
   /** Whether a shared string has no text, by its number. */
   isBlankString: boolean[];
@@ -206,7 +208,7 @@ interface OpenCell {
  * Writes the cells that are not empty again: each with its reference, without comments, CDATA, rich text and formulas;
  * booleans as 1 or 0, dates of the type `d` as text, and numbers as their format shows them if it adds zeros or text.
  */
-function readCells(xml: string, { styles, isBlankString, maxRows, maxColumns }: SheetReader) {
+function readCells(xml: string, { is1904, styles, isBlankString, maxRows, maxColumns }: SheetReader) {
   const out: string[] = [];
   const merged: MergedCells[] = [];
   let isData = false;
@@ -252,7 +254,7 @@ function readCells(xml: string, { styles, isBlankString, maxRows, maxColumns }: 
     if (column > maxColumns) throw tooManyColumns(row, maxColumns);
     const content = escapeXml(shown(text, closed));
     // A number after the last day is no date, also in a cell that is formatted as one.
-    const style = type === 'n' && Number(text) >= endOfDays ? '' : closed.style;
+    const style = type === 'n' && Number(text) >= endOfDays - (is1904 ? 1462 : 0) ? '' : closed.style;
     rowOut += `${tag}${style}>${type === 'inlineStr' ? `<is><t>${content}</t></is>` : `<v>${content}</v>`}</c>`;
   };
   const closeRow = () => {
@@ -347,7 +349,7 @@ export function prepareSheet(content: Uint8Array, limits: Limits): PreparedSheet
   if (sheetXml === undefined) throw new Error('The sheet is missing.');
   const styles = readStyles(stylesXml);
   const strings = readStrings(stringsXml);
-  const sheet = readCells(sheetXml, { ...limits, styles, isBlankString: strings.isBlank });
+  const sheet = readCells(sheetXml, { ...limits, is1904: workbook.is1904, styles, isBlankString: strings.isBlank });
   const relation = (type: string, target: string) =>
     `<Relationship Id="${type}" Type="${office}/${type}" Target="${target}"/>`;
   const parts: Record<string, string> = {

@@ -3,15 +3,21 @@ import { answerOf, questionQuery, type StoredQuestion } from '../analytics/quest
 import { csvType, sheetFile } from '../documents/spreadsheets.ts';
 import { ApiError } from '../domain/errors.ts';
 import { disconnectSignal } from '../http/disconnect.ts';
+import { isBlank } from '../domain/text.ts';
 import { created, download, type FileHandler, json, page, resource } from '../http/endpoint.ts';
 import { requestOwner } from '../http/request-owner.ts';
-import { Deleted, email, id, nameText, optionalText, pathId, text, timestamp, timestamps } from '../http/schemas.ts';
+import { Deleted, email, id, nameText, optionalText, pathId, timestamp, timestamps } from '../http/schemas.ts';
 
 const schedule = z.enum(['daily', 'weekly', 'monthly']).nullable();
 const fields = {
   name: nameText(200).meta({ examples: ['Students by grade'] }),
   description: optionalText(2000),
-  query: text(20_000).meta({ examples: ['{ tenants { nodes { name studentCount } } }'] }),
+  query: z
+    .string()
+    .min(1)
+    .max(20_000)
+    .refine((text) => !isBlank(text), 'must not be empty')
+    .meta({ examples: ['{ tenants { nodes { name studentCount } } }'] }),
   variables: z.record(z.string(), z.unknown()),
   schedule,
   recipients: z.array(email).max(20),

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { isBlank } from '../domain/text.ts';
 
 /** Converts other forms of a value to the one that OpenAPI documents. Returns any other value unchanged. */
 type Coercion = (value: unknown) => unknown;
@@ -68,15 +69,15 @@ export function withAlias<S extends z.ZodObject>(schema: S, alias: string, name:
       context.addIssue({ code: 'custom', path: [alias], message: `must be the same as ${name}` });
   });
   return withCoercion(checked, (value) => {
-    if (!isRecord(value) || !(alias in value) || !isBlank(value[name])) return value;
+    if (!isRecord(value) || !(alias in value) || !hasNoValue(value[name])) return value;
     const { [alias]: given, ...others } = value;
     return { ...others, [name]: given };
   });
 }
 
 /** Whether a field has no value. Forms send empty text for empty inputs. */
-const isBlank = (value: unknown) =>
-  value === undefined || value === null || (typeof value === 'string' && value.trim() === '');
+const hasNoValue = (value: unknown) =>
+  value === undefined || value === null || (typeof value === 'string' && isBlank(value));
 
 /** The schema inside a wrapper or before a transformation; undefined if there is none. */
 export function inner(schema: z.ZodType): z.ZodType | undefined {
@@ -109,7 +110,7 @@ function coerceFields(shape: Record<string, z.ZodType>, input: Record<string, un
     Object.entries(input).flatMap(([name, value]) => {
       const field = Object.hasOwn(shape, name) ? shape[name] : undefined;
       if (!field) return [[name, value]];
-      const coerced = isBlank(value) ? coerceBlank(field, value, isUpdate) : coerce(field, value);
+      const coerced = hasNoValue(value) ? coerceBlank(field, value, isUpdate) : coerce(field, value);
       return coerced === undefined ? [] : [[name, coerced]];
     }),
   );

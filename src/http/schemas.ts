@@ -91,7 +91,7 @@ export const password = z
 /** A password to verify. Any that was ever set is valid, in the form in which it was typed then. */
 export const currentPassword = keepForm(z.string().min(1).max(200));
 
-/** An email address, converted to lower case, without the spaces and invisible characters around it. */
+/** An email address, converted to lower case, without invisible characters and the spaces around it. */
 export const email = z
   .string()
   .overwrite((value) => withoutInvisible(value).trim())

@@ -419,6 +419,10 @@ describe('the status of an invoice', () => {
     const gone = await createInState('void');
     expect(gone).toMatchObject({ status: 'void', void_reason: 'Wrong student', balance: 0 });
     expect(gone.voided_at).not.toBeNull();
+    // Null is what the field could have had, so it is not ignored.
+    expect((await school.admin.put(`${path}/${gone.id}`, { voided_at: null }, 400)).details).toMatchObject([
+      { path: 'voided_at' },
+    ]);
     for (const { id } of [gone, await createInState('draft')]) {
       const refused = await school.admin.post('/api/fees/payments', { invoice_id: id, amount: 1, method: 'cash' }, 409);
       expect(refused.error).toBe('invalid_state');

@@ -38,7 +38,7 @@ export async function deliver_webhooks(
   /** The deliveries to start, by webhook. */
   const supply = new Map<number, Delivery[]>();
   const running = new Map<Delivery, Promise<void>>();
-  /** Failed attempts that are not stored yet. Their webhooks get no other message until then, and wait afterwards. */
+  /** Failed attempts that are not stored yet. Until then their webhooks get no message; after it, not before `retry_at`. */
   const failing = new Set<Delivery>();
   /** Webhooks that have failed since the last query for deliveries. */
   const failedMeanwhile = new Set<number>();

@@ -144,6 +144,12 @@ function fieldsOfAnswer({ body, response }: Endpoint): string[] {
   return Object.keys(response.data.shape).filter((key) => !(key in body.shape));
 }
 
+/** Whether a field of the answer can be null. */
+const mayBeNull = ({ response }: Endpoint, name: string): boolean =>
+  'data' in response &&
+  response.data instanceof z.ZodObject &&
+  (response.data.shape[name] as z.ZodType).safeParse(null).success;
+
 /** The fields that a record has but the body that creates or updates it has not. */
 export function readOnlyFields(endpoint: Endpoint, method: string): string[] {
   const { response } = endpoint;
@@ -166,7 +172,8 @@ interface Validated {
 /**
  * Creates the validator of an endpoint's path, query and body. A client may send a record back as it was read. Fields
  * that only the response has are passed on as `read_only`: `core.run_write` compares them with the stored record, or
- * with the new one. Null in such a field is as if it were absent, because programs fill the fields of a new record so.
+ * with the new one. Null in such a field is as if it were absent, because programs fill the fields of a new record so;
+ * but in an update of a field that can be null, it may be meant.
  */
 export function validator(endpoint: Endpoint, method: string, path: string) {
   const params = z.object(pathParameters(path, endpoint));
@@ -175,6 +182,7 @@ export function validator(endpoint: Endpoint, method: string, path: string) {
   const fields = body instanceof z.ZodObject ? body.shape : {};
   const readOnly = readOnlyFields(endpoint, method);
   const ofAnswer = fieldsOfAnswer(endpoint);
+  const ignoredNulls = ofAnswer.filter((name) => !isUpdate(method) || !mayBeNull(endpoint, name));
   const findInQuery = checkFinder(query);
   const findInBody = body && checkFinder(body);
   for (const name of Object.keys(params.shape)) {
@@ -190,7 +198,7 @@ export function validator(endpoint: Endpoint, method: string, path: string) {
     let input: unknown = request.body === undefined ? {} : receivedText(body ?? z.unknown(), request.body);
     let given = {};
     if (ofAnswer.length > 0 && isRecord(input)) {
-      input = partOf(input, ([name, value]) => value !== null || !ofAnswer.includes(name));
+      input = partOf(input, ([name, value]) => value !== null || !ignoredNulls.includes(name));
       const own = partOf(input as object, ([name]) => readOnly.includes(name));
       if (Object.keys(own).length > 0) {
         given = { read_only: own };
