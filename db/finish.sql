@@ -34,9 +34,9 @@ begin
     select format('the operation %s names a record that is not defined', name) from core.operation
       where exists (select unnest(array[record, lock_first]) except select r.name from core.record r except select null)
     union all
-    select format('the operation %s repeats the answer of %s, which is not defined', name, present)
+    select format('the operation %s repeats the answer of api.%s(jsonb), which is not defined', name, present)
       from core.operation
-      where present not in ('none', 'record') and present not in (select name from core.operation)
+      where present not in ('none', 'record', 'itself') and to_regprocedure(format('api.%I(jsonb)', present)) is null
     union all
     select format('the operation %s has the reader %s, which is no operation that reads', name, reader)
       from core.operation

@@ -18,7 +18,7 @@ select core.define_operation('platform_tenants_activate', p_access => 'platform'
 select core.define_operation('platform_tenants_restore', p_access => 'platform', p_needs_session => false,
   p_record => 'tenant', p_runs_on => 'school', p_errors => '{conflict,invalid_state}');
 select core.define_operation('platform_subscriptions_update', p_access => 'platform', p_needs_session => false,
-  p_record => 'tenant', p_present => 'none', p_runs_on => 'school', p_errors => '{invalid_state}');
+  p_record => 'tenant', p_present => 'tenant_subscription', p_runs_on => 'school', p_errors => '{invalid_state}');
 select core.define_operation('platform_plans_list', p_access => 'platform', p_needs_session => false);
 select core.define_operation('platform_plans_get', p_access => 'platform', p_needs_session => false,
   p_record => 'plan');
@@ -330,28 +330,36 @@ comment on function api.platform_tenants_update is
   '(api.subscription_follow_trial). Disallowing impersonations ends current ones. Raises conflict for a plan whose '
   'limits the school exceeds, forbidden when an operator allows impersonations again.';
 
+create function api.tenant_subscription(p jsonb) returns json language sql stable as $$
+  select (tenant || (tenant -> 'subscription'))::json
+  from (values (api.tenant_detail((p ->> 'id')::bigint)::jsonb)) t (tenant);
+$$;
+comment on function api.tenant_subscription is
+  'A school with the fields of its subscription, which a change of the subscription may repeat. The status is that of '
+  'the subscription.';
+
 create function api.platform_subscriptions_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
   v_before jsonb;
-  v_period_end timestamptz;
+  v_period_end timestamptz := (p ->> 'current_period_end')::timestamptz;
   v_status text;
 begin
   perform core.subscription_lapse(v_id);
   v_before := api.tenant_record(v_id);
-  if core.repeats(p - '{id,read_only}'::text[], v_before -> 'subscription') then
-    perform core.audit('subscription.update', 'tenant', v_id, v_id, '{}');
-    return api.tenant_detail(v_id);
-  end if;
-  v_period_end := nullif(
-    core.with_present_moments(p, v_before -> 'subscription') ->> 'current_period_end',
-    v_before #>> '{subscription,current_period_end}')::timestamptz;
+  v_period_end := nullif(v_period_end, (v_before #>> '{subscription,current_period_end}')::timestamptz);
   if v_before ->> 'status' = 'deleted' then
     perform core.fail('invalid_state', 'This school is deleted. Restore it first.');
   elsif v_before #>> '{subscription,status}' is null then
     perform core.fail('invalid_state', 'This school has no subscription.');
   elsif v_period_end <= now() then
     perform core.refuse_field('validation_error', 'current_period_end', 'must be in the future');
+  end if;
+  if p ->> 'status' = 'past_due' then
+    if v_before #>> '{subscription,status}' <> 'past_due' then
+      perform core.refuse_field('validation_error', 'status', 'must be trialing, active or cancelled');
+    end if;
+    p := p - 'status';
   end if;
   v_status := coalesce(p ->> 'status', case
     when v_period_end is not null and v_before #>> '{subscription,status}' <> 'trialing' then 'active'
@@ -389,9 +397,10 @@ begin
 end $$;
 comment on function api.platform_subscriptions_update is
   '{status?, current_period_end?, grace_days?, is_final?}: renews, extends, cancels or reactivates the subscription of '
-  'a school. An end alone extends a trial; it activates any other subscription. active without an end starts a month '
-  'now, unless it is active already. cancelled takes effect now; with is_final, the school cannot choose a plan again '
-  'until an operator changes the status. trialing needs an end. Audited. Raises invalid_state for a school without a '
+  'a school. past_due is accepted as the present status, and is as if it were absent. An end alone extends a trial; it '
+  'activates any other subscription. active without an end starts a month now, unless it is active already. cancelled '
+  'takes effect now; with is_final, the school cannot choose a plan again until an operator changes the status. '
+  'trialing needs an end. Audited. Raises invalid_state for a school without a '
   'subscription and for a trial of an active one.';
 
 create function api.tenant_change_status(p jsonb, p_action text) returns json language plpgsql as $$

@@ -4,11 +4,11 @@ select core.define_operation('school_setup_status', p_needs_session => false);
 select core.define_operation('school_setup_complete', p_permission => 'setup.manage',
   p_errors => '{setup_incomplete,invalid_state}');
 select core.define_operation('school_setup_school_info', p_permission => 'setup.manage', p_content => 'takes',
-  p_errors => '{invalid_state}');
+  p_present => 'stored_school_info', p_errors => '{invalid_state}');
 select core.define_operation('school_setup_logo', p_needs_session => false, p_content => 'gives',
   p_errors => '{not_found}');
 select core.define_operation('school_setup_academic_year', p_permission => 'setup.manage',
-  p_reader => 'academics_years_get', p_errors => '{not_found,conflict}');
+  p_present => 'itself', p_reader => 'academics_years_get', p_errors => '{not_found,conflict}');
 select core.define_operation('school_setup_grades', p_permission => 'setup.manage', p_errors => '{conflict}');
 
 create function api.setup_steps() returns table (name text, is_complete boolean, missing text)
@@ -50,6 +50,12 @@ $$;
 comment on function api.school_info is
   'Name, contact data and settings of the school, with defaults before the first step. The name comes from '
   'platform.tenant.';
+
+create function api.stored_school_info(p jsonb) returns json language sql stable as $$
+  select api.school_info() where exists (select from school);
+$$;
+comment on function api.stored_school_info is
+  'The school information if the step is complete. Entering the defaults completes it, although it changes no value.';
 
 create function api.audited_school() returns jsonb language sql stable as $$
   select jsonb_build_object('name', core.tenant_summary() -> 'name')
@@ -153,6 +159,7 @@ comment on function api.school_setup_logo is 'The logo of the school. Raises not
 create function api.school_setup_academic_year(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint;
+  v_answer json;
 begin
   perform api.lock_current_year();
   select id
@@ -162,6 +169,9 @@ begin
     order by lower(name) = lower(p ->> 'name') desc, id
     limit 1
     for no key update;
+  if v_id is not null and p ? 'read_only' then
+    perform core.require_unchanged('academic_year', v_id, p -> 'read_only');
+  end if;
   p := p || jsonb_build_object('id', v_id);
   -- A running school that prepares its next year stays in the current one.
   if not (core.tenant_summary() ->> 'is_setup_complete')::boolean
@@ -171,12 +181,19 @@ begin
     p := p || '{"is_current": true}';
   end if;
   perform api.require_year_length(p);
-  if v_id is null then
-    v_id := core.record_insert('academic_year', p);
-  else
+  if v_id is not null then
+    v_answer := api.academic_year_record(v_id);
+    if core.repeats(p - 'read_only', v_answer::jsonb) then
+      return v_answer;
+    end if;
     perform core.record_update('academic_year', p);
+    return api.academic_year_record(v_id);
   end if;
-  return api.academic_year_record(v_id);
+  v_answer := api.academic_year_record(core.record_insert('academic_year', p));
+  if p ? 'read_only' then
+    perform core.refuse_untrue(p -> 'read_only', v_answer::jsonb);
+  end if;
+  return v_answer;
 end $$;
 comment on function api.school_setup_academic_year is
   'Creates an academic year, or updates the year with this name. Makes it the current one, except in a school that has '
@@ -186,6 +203,7 @@ comment on function api.school_setup_academic_year is
 create function api.school_setup_grades(p jsonb) returns json language plpgsql as $$
 declare
   v_duplicate_position bigint;
+  v_changed_field text;
   v_grades json;
 begin
   select min(g.position)
@@ -198,6 +216,18 @@ begin
   if v_duplicate_position is not null then
     perform core.refuse_field('validation_error', format('grades.%s.name', v_duplicate_position - 1),
       'This grade is listed twice. Remove one of the two.');
+  end if;
+  select format('grades.%s.%s', position - 1, field.key)
+    into v_changed_field
+    from jsonb_array_elements(p -> 'grades') with ordinality input (value, position)
+    cross join jsonb_each(value - '{name,sequence}'::text[]) field
+    left join grade g on lower(g.name) = lower(input.value ->> 'name')
+    where field.value <> 'null' and not core.is_as_read(field.key, input.value, coalesce(to_jsonb(g), '{}'), '{}')
+    order by position
+    limit 1;
+  if v_changed_field is not null then
+    perform core.refuse_field('validation_error', v_changed_field,
+      'This is not the value of the grade with this name. Change it with PUT /api/grades/:id.');
   end if;
   insert into grade as g (name, sequence)
     select value ->> 'name', (value ->> 'sequence')::integer
@@ -221,4 +251,5 @@ begin
 end $$;
 comment on function api.school_setup_grades is
   'Creates the grades whose names the school does not have yet, updates the sequence of the others, and returns all '
-  'grades: {grades: [{name, sequence}]}. Raises validation_error for a name that occurs twice.';
+  'grades: {grades: [{name, sequence}]}. Raises validation_error for a name that occurs twice, and for other fields of '
+  'a grade that are not as they were read.';

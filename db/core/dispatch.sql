@@ -392,28 +392,25 @@ end $$;
 comment on function core.call is
   'Runs one operation for one request: admits it, switches to the role of requests, and calls api.<operation>(p).';
 
-create function core.present_values(p_search_path text, o core.operation, p_id bigint, p jsonb) returns json
+create function core.record_values(p_search_path text, p_record text, p_id bigint) returns json
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_reader text;
   v_values json;
 begin
-  if o.present <> 'record' then
-    return core.run_operation(p_search_path, o.present, p);
-  end if;
-  select reader into v_reader from core.record where name = o.record;
+  select reader into v_reader from core.record where name = p_record;
   execute case when set_config('search_path', p_search_path, true) <> '' then format('select api.%I($1)', v_reader) end
     into v_values using p_id;
   return v_values;
 end $$;
-comment on function core.present_values is
-  'What a request would change: the record with the id p_id, or the answer of the operation that o.present names.';
+comment on function core.record_values is 'The record with the id p_id, as its reader answers it.';
 
-create function core.unchanged_answer(o core.operation, p jsonb, p_answer json) returns json
+create function core.unchanged_answer(o core.operation, p jsonb, p_present json) returns json
   language plpgsql stable as $$
 declare
   v_record core.record;
-  v_present jsonb := p_answer;
+  -- What does not exist yet has no values.
+  v_present jsonb := coalesce(p_present, '{}');
 begin
   select * into v_record from core.record where name = o.present_record;
   if p ? 'read_only' then
@@ -422,7 +419,7 @@ begin
   -- A body that is a list is the parameter items.
   return case when core.repeats(
       case jsonb_typeof(v_present) when 'array' then p -> 'items' else p - '{id,read_only}'::text[] end, v_present)
-    then p_answer end;
+    then p_present end;
 end $$;
 comment on function core.unchanged_answer is
   'The present values as the answer of a request that repeats them; null for other requests. Raises validation_error '
@@ -501,16 +498,23 @@ begin
       perform core.require_match(o.record, v_record_id, p_context ->> 'if_match',
         v_is_restore or v_repeats_deleted, v_may_read);
     end if;
-    if o.present <> 'record' and p ? 'read_only' then
+    if o.present = 'none' and p ? 'read_only' then
       perform core.require_unchanged(o.record, v_record_id, p -> 'read_only');
     end if;
   end if;
   if v_repeats_deleted then
     v_answer := core.unchanged_deleted_answer(o, p, v_record_id, v_may_read);
-  elsif o.present <> 'none' and v_may_read and not coalesce(v_is_restore, false) then
-    v_present := core.present_values(p_search_path, o, v_record_id, p);
-    p := core.with_present_moments(p, v_present::jsonb);
+  elsif o.present not in ('none', 'itself') and v_may_read and p_content is null
+      and not coalesce(v_is_restore, false) then
+    v_present := case
+      when o.present = 'record' then core.record_values(p_search_path, o.record, v_record_id)
+      else core.run_operation(p_search_path, o.present, p)
+    end;
+    p := core.with_present_moments(p, coalesce(v_present, '{}')::jsonb);
     v_answer := core.unchanged_answer(o, p, v_present);
+    if v_answer is not null and o.present <> 'record' and o.record is not null then
+      v_answer := core.record_values(p_search_path, o.record, v_record_id);
+    end if;
   end if;
   if v_answer is null and p_context ? 'checks' then
     perform core.check_values(p_search_path, o.record, case when v_may_read then v_record_id end, p,
@@ -710,9 +714,20 @@ begin
       %s
       raise exception 'The operation %% is not part of core.run_operation.', p_operation;
     end $body$
-  $function$, core.branch_on_operation(array(select o from core.operation o order by name collate "C")));
+  $function$, core.branch_on_operation(array(
+    select o
+    from (
+      select o from core.operation o
+      union all
+      select distinct jsonb_populate_record(null::core.operation, jsonb_build_object('name', present,
+        'needs_search_path', true))
+      from core.operation
+      where present not in ('none', 'record', 'itself') and present not in (select name from core.operation)
+    ) all_functions (o)
+    order by (o).name collate "C")));
   comment on function core.run_operation is
-    'Runs api.<p_operation>(p), with the tables of p_search_path if it names some.';
+    'Runs api.<p_operation>(p), with the tables of p_search_path if it names some: an operation, or what one names as '
+    'present.';
 end $define$;
 comment on function core.define_run_operation is
   'Generates core.run_operation from all operations. After a change of core.operation it has to be called again.';

@@ -87,9 +87,10 @@ comment on column core.operation.idempotent is
 comment on column core.operation.record is
   'The record that the parameter id names, or a record that exists once. If-Match is compared with its version.';
 comment on column core.operation.present is
-  'Where an operation finds the values that a request may repeat: record, the reader of its record; or the operation '
-  'that reads them. A request that changes none of them gets them as its answer: the operation does not run, and '
-  'leaves no trace. By default the record, if the operation updates one. none: the operation always runs.';
+  'Where an operation finds the values that a request may repeat: record, the reader of its record; or an operation or '
+  'another function of api that reads them from the parameters. A request that changes none of them gets them as its '
+  'answer, or the record if it has one: the operation does not run, and leaves no trace. By default the record, if the '
+  'operation updates one. none: the operation always runs. itself: it also compares the read-only fields.';
 comment on column core.operation.present_record is
   'The record of the present values, which says which fields a request may not change.';
 comment on column core.operation.lock_first is

@@ -91,6 +91,21 @@ export const TenantInput = z
   })
   .meta({ id: 'TenantInput', description: 'The plan is required, as `plan_id` or as `plan`.' });
 
+const TenantSubscription = z
+  .object({
+    status: subscriptionStatus.nullable(),
+    started_at: timestamp.nullable(),
+    current_period_end: timestamp.nullable(),
+    grace_days: z.int().nullable().meta({ description: 'Days between the end of the period and the cancellation.' }),
+    grace_ends_at: timestamp.nullable().meta({
+      description: 'While `past_due`: when the subscription will be cancelled. Otherwise null.',
+    }),
+    is_final: z.boolean().nullable().meta({
+      description: 'Whether it was cancelled for good: the school cannot choose a plan again.',
+    }),
+  })
+  .meta({ id: 'TenantSubscription' });
+
 export const Tenant = z
   .object({
     id,
@@ -103,23 +118,7 @@ export const Tenant = z
     contact_email: z.string(),
     feature_flags: z.record(z.string(), z.boolean()),
     enabled_features: z.array(z.string()),
-    subscription: z
-      .object({
-        status: subscriptionStatus.nullable(),
-        started_at: timestamp.nullable(),
-        current_period_end: timestamp.nullable(),
-        grace_days: z
-          .int()
-          .nullable()
-          .meta({ description: 'Days between the end of the period and the cancellation.' }),
-        grace_ends_at: timestamp.nullable().meta({
-          description: 'While `past_due`: when the subscription will be cancelled. Otherwise null.',
-        }),
-        is_final: z.boolean().nullable().meta({
-          description: 'Whether it was cancelled for good: the school cannot choose a plan again.',
-        }),
-      })
-      .meta({ id: 'TenantSubscription' }),
+    subscription: TenantSubscription,
     stats: z.object({ total_students: z.int(), total_teachers: z.int(), total_classes: z.int() }),
     time_zone: z.string(),
     is_impersonation_allowed: z
@@ -286,7 +285,10 @@ export const platform = resource('/platform', 'Platform', 'For operators: school
       'now. `trialing` needs an end; 409 invalid_state for an active subscription.',
     body: z
       .strictObject({
-        status: choice(['trialing', 'active', 'cancelled'], { synonyms: { cancelled: ['canceled'] } }),
+        status: choice(['trialing', 'active', 'past_due', 'cancelled'], {
+          description: '`past_due` is accepted only while the subscription is past due, and changes nothing.',
+          synonyms: { cancelled: ['canceled'] },
+        }),
         current_period_end: moment.meta({ description: 'In the future.' }),
         grace_days: z
           .int()
@@ -300,6 +302,7 @@ export const platform = resource('/platform', 'Platform', 'For operators: school
       })
       .partial()
       .meta({ id: 'TenantSubscriptionChange' }),
+    asRead: TenantSubscription,
     response: json(TenantDetail),
   },
   'GET /plans': {

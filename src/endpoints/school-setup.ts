@@ -190,6 +190,14 @@ const YearInput = endsAfterStart(
   }),
 ).meta({ id: 'SetupAcademicYear' });
 
+/** Fields of a grade that only the list of grades can change. */
+const asListed = Object.fromEntries(
+  ['id', 'description', 'created_at', 'updated_at'].map((name) => [
+    name,
+    z.unknown().optional().meta({ readOnly: true, description: 'Accepted as it was read.' }),
+  ]),
+);
+
 const GradesInput = z
   .strictObject({
     grades: z
@@ -202,6 +210,7 @@ const GradesInput = z
             .max(1_000_000)
             .nullish()
             .meta({ description: 'Position in the list of grades.', examples: [1] }),
+          ...asListed,
         }),
       )
       .min(1)
@@ -261,6 +270,7 @@ export const schoolSetup = resource(
         'Creates the year, or updates the year with this name, and makes it the current one. A school that has ' +
         'completed its setup stays in its current year, unless the new one includes today.',
       body: YearInput,
+      isUpdate: true,
       response: json(AcademicYear),
     },
     'POST /grades': {

@@ -165,6 +165,7 @@ interface Declaration {
 interface WithoutBody extends Declaration {
   body?: undefined;
   isUpdate?: undefined;
+  asRead?: undefined;
   passwordField?: undefined;
   upload?: undefined;
 }
@@ -187,8 +188,10 @@ interface Write<Response extends JsonResponse | CreatedResponse> extends Declara
   query?: z.ZodObject;
   /** The JSON body. The operation gets an array as `items`. With an upload, also the fields of the form. */
   body?: z.ZodObject | z.ZodArray;
-  /** Validate the body as a partial update, as for PUT. */
+  /** Treat the body as that of an update, as for PUT: a client may send back what it read. */
   isUpdate?: boolean;
+  /** What a client may send back, besides what the endpoint answers. */
+  asRead?: z.ZodObject;
   /** A body field with a password. The operation gets its argon2id hash as `password_hash` instead. */
   passwordField?: string;
   upload?: UploadFields;

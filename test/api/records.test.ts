@@ -7,6 +7,7 @@ import {
   findErrors,
   isForOperators,
   isForSchools,
+  pixel,
   plain,
   type Registered,
   registry,
@@ -25,6 +26,16 @@ const known = 500_001;
 const unknown = 987_654_321;
 
 type Body = Record<string, unknown>;
+
+/** A value as a JavaScript client sends it back: it reads timestamps as `Date`, which has no microseconds. */
+const throughDates = (value: unknown): unknown =>
+  JSON.parse(JSON.stringify(value), (_key, part: unknown) =>
+    typeof part === 'string' && /^\d{4}-\d\d-\d\dT/.test(part) ? new Date(part).toISOString() : part,
+  );
+
+const raise = (message: string): never => {
+  throw new Error(message);
+};
 
 let ofPlatform: Record<string, number>;
 beforeAll(async () => {
@@ -141,12 +152,6 @@ describe('a record', () => {
     expect(lines).toEqual([]);
   });
 
-  /** A value as a JavaScript client sends it back: it reads timestamps as `Date`, which has no microseconds. */
-  const throughDates = (value: unknown): unknown =>
-    JSON.parse(JSON.stringify(value), (_key, part: unknown) =>
-      typeof part === 'string' && /^\d{4}-\d\d-\d\dT/.test(part) ? new Date(part).toISOString() : part,
-    );
-
   test('whose timestamps are sent back without microseconds stays the same, and leaves no trace', async () => {
     let count = 0;
     const lines = await findErrors(updates, async (update) => {
@@ -257,6 +262,51 @@ describe('a record', () => {
       return same.status === 200 ? difference(stored, record(same)) : same.text;
     });
     expect(lines).toEqual([]);
+  });
+});
+
+describe('what is read at another path than it is changed', () => {
+  const find = (name: string) => endpoints.find((each) => each.name === name) ?? raise(`There is no ${name}.`);
+  const part = (name: string) => (data: unknown) => (data as Body)[name];
+  const asGrades = (grades: unknown) => ({ grades });
+  const whole = (data: unknown) => data;
+
+  beforeAll(async () => {
+    const logo = `data:image/png;base64,${pixel.toString('base64')}`;
+    await school.admin.post('/api/school-setup/school-info', { logo });
+  });
+
+  /** The change, what reads it, the part of that which is sent back, and a field of it that only the service sets. */
+  const counterparts: [string, string, (data: unknown) => unknown, string | undefined][] = [
+    ['POST /api/school-setup/school-info', '/api/school-setup/status', part('school'), 'logo_url'],
+    ['POST /api/school-setup/academic-year', '/api/school-setup/status', part('academic_year'), 'id'],
+    ['POST /api/school-setup/academic-year', `/api/academics/years/${known}`, whole, 'created_at'],
+    ['POST /api/school-setup/grades', '/api/grades', asGrades, 'grades.0.id'],
+    ['PUT /api/platform/tenants/{id}/subscription', '/api/platform/tenants/{id}', part('subscription'), 'started_at'],
+    ['PUT /api/platform/tenants/{id}/subscription', '/api/platform/tenants/{id}', whole, 'created_at'],
+    ['PUT /api/teachers/{id}/workload-rule', `/api/teachers/${known}/workload`, whole, 'teacher_id'],
+    ['PUT /api/teachers/{id}/availability', `/api/teachers/${known}/availability`, whole, undefined],
+    ['PUT /api/grades/{id}/subjects', `/api/grades/${known}/subjects`, whole, undefined],
+  ];
+
+  test.each(counterparts)('%s accepts what %s has, and changes nothing', async (name, path, sentBack, fixed) => {
+    const write = find(name);
+    const read = async () => request(write, { method: 'GET', path: path.replace('{id}', String(idOf(write))) });
+    const first = await read();
+    const body = sentBack(first.json?.data);
+    expect(body).toBeInstanceOf(Object);
+    for (const each of [body, throughDates(body)]) {
+      const { status, text } = await request(write, { body: each as Body });
+      expect([status, text]).toEqual([200, expect.anything()]);
+    }
+    expect((await read()).json?.data).toEqual(first.json?.data);
+    if (fixed === undefined) return;
+    const wrong = structuredClone(body) as Body;
+    const field = fixed.split('.').at(-1) ?? '';
+    const inner = fixed.startsWith('grades') ? ((wrong['grades'] as Body[])[0] ?? {}) : wrong;
+    inner[field] = typeof inner[field] === 'number' ? unknown : 'other';
+    const refused = await request(write, { body: wrong });
+    expect([refused.status, named(refused)]).toEqual([400, [fixed]]);
   });
 });
 

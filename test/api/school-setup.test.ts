@@ -419,7 +419,7 @@ describe('the academic year', () => {
       [{ name: '' }, 'name'],
       [{ start_date: '2026-13-01' }, 'start_date'],
       [{ end_date: '2026-08-01' }, 'end_date'],
-      [{ is_current: true }, 'is_current'],
+      [{ is_current: false }, 'is_current'],
     ] as const) {
       expect((await school.admin.post(`${base}/academic-year`, { ...year, ...fields }, 400)).details).toMatchObject([
         { path },

@@ -245,7 +245,7 @@ const granted: Record<string, string[]> = {
     'refuse_untrue',
     'is_set_by_service',
     'fixed_names',
-    'present_values',
+    'record_values',
     'unchanged_answer',
     'unchanged_deleted_answer',
     'may_see_deleted',

@@ -136,26 +136,28 @@ function parseQuery(schema: z.ZodObject, value: unknown): Record<string, unknown
 }
 
 /** Whether a request changes a record, and may send it back as it was read. */
-export const isUpdate = (method: string) => method === 'PUT' || method === 'PATCH';
+export const isUpdate = (endpoint: Endpoint, method: string): boolean =>
+  method === 'PUT' || method === 'PATCH' || endpoint.isUpdate === true;
 
 /** The fields that the answer has but the body has not. */
-function fieldsOfAnswer({ body, response }: Endpoint): string[] {
+function fieldsOfAnswer({ body, response, asRead }: Endpoint): string[] {
   if (!(body instanceof z.ZodObject && 'data' in response && response.data instanceof z.ZodObject)) return [];
-  return Object.keys(response.data.shape).filter((key) => !(key in body.shape));
+  return Object.keys({ ...response.data.shape, ...asRead?.shape }).filter((key) => !(key in body.shape));
 }
 
 /** Whether a field of the answer can be null. */
-const mayBeNull = ({ response }: Endpoint, name: string): boolean =>
+const mayBeNull = ({ response, asRead }: Endpoint, name: string): boolean =>
   'data' in response &&
   response.data instanceof z.ZodObject &&
-  (response.data.shape[name] as z.ZodType).safeParse(null).success;
+  ((asRead?.shape[name] ?? response.data.shape[name]) as z.ZodType).safeParse(null).success;
 
 /** The fields that a record has but the body that creates or updates it has not. */
 export function readOnlyFields(endpoint: Endpoint, method: string): string[] {
   const { response } = endpoint;
-  if (response.kind !== (isUpdate(method) ? 'json' : 'created')) return [];
+  const changes = isUpdate(endpoint, method);
+  if (response.kind !== (changes ? 'json' : 'created')) return [];
   // What an import or another action returns is no record.
-  if (!isUpdate(method) && response.data instanceof z.ZodObject && !('id' in response.data.shape)) return [];
+  if (!changes && response.data instanceof z.ZodObject && !('id' in response.data.shape)) return [];
   return fieldsOfAnswer(endpoint);
 }
 
@@ -182,7 +184,7 @@ export function validator(endpoint: Endpoint, method: string, path: string) {
   const fields = body instanceof z.ZodObject ? body.shape : {};
   const readOnly = readOnlyFields(endpoint, method);
   const ofAnswer = fieldsOfAnswer(endpoint);
-  const ignoredNulls = ofAnswer.filter((name) => !isUpdate(method) || !mayBeNull(endpoint, name));
+  const ignoredNulls = ofAnswer.filter((name) => !isUpdate(endpoint, method) || !mayBeNull(endpoint, name));
   const findInQuery = checkFinder(query);
   const findInBody = body && checkFinder(body);
   for (const name of Object.keys(params.shape)) {
@@ -191,7 +193,7 @@ export function validator(endpoint: Endpoint, method: string, path: string) {
   const parseBody = (input: unknown): Record<string, unknown> => {
     if (!body) return {};
     return body instanceof z.ZodObject
-      ? parse(body, input, { isUpdate: isUpdate(method) || endpoint.isUpdate === true })
+      ? parse(body, input, { isUpdate: isUpdate(endpoint, method) })
       : { items: parse(body, input) };
   };
   return (request: { params: unknown; query: unknown; body: unknown }): Validated => {

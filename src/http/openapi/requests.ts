@@ -8,7 +8,7 @@ import { isUpdate, readOnlyFields } from '../body/validate.ts';
 
 /** The body, plus the read-only fields of the record: a client may send a record back as it read it. */
 function withReadOnly(body: NonNullable<Endpoint['body']>, endpoint: Endpoint, method: string): z.ZodType {
-  const names = isUpdate(method) ? readOnlyFields(endpoint, method) : [];
+  const names = isUpdate(endpoint, method) ? readOnlyFields(endpoint, method) : [];
   if (names.length === 0 || !(body instanceof z.ZodObject)) return body;
   const asRead = z.unknown().optional().meta({ readOnly: true });
   return z
@@ -32,7 +32,10 @@ export function requestBody(endpoint: Endpoint, method: string): Pick<ZodOpenApi
   return {
     requestBody: {
       required,
-      content: { 'multipart/form-data': { schema: form }, ...(upload.isOptional && body ? jsonContent(body) : {}) },
+      content: {
+        'multipart/form-data': { schema: form },
+        ...(upload.isOptional && body ? jsonContent(withReadOnly(body, endpoint, method)) : {}),
+      },
     },
   };
 }
