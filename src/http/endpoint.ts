@@ -44,13 +44,16 @@ interface JsonResponse {
   knowsDevices?: boolean;
 }
 
-/** `{data}` with status 201 and a Location. A dry run (`dry_run`) creates nothing and answers 200. */
+/**
+ * `{data}` with status 201 and, if a GET answers there, a Location. A dry run (`dry_run`) creates nothing and answers
+ * 200.
+ */
 interface CreatedResponse {
   kind: 'created';
   data: z.ZodType;
   handler?: Handler;
-  /** The path of the created records, if it is not the path of the endpoint. */
-  location?: string;
+  /** The path of the created records, if it is not the path of the endpoint. Null: no GET answers with one of them. */
+  location?: string | null;
 }
 
 /** `{data, pagination}`: one page of a list. */
@@ -254,6 +257,14 @@ export interface Resource {
   endpoints: { method: string; path: string; endpoint: Endpoint }[];
 }
 
+/** The endpoint, without a Location if no GET of the resource answers there. */
+function withLocation(endpoint: Endpoint, path: string, routes: string[]): Endpoint {
+  if (endpoint.response.kind !== 'created' || endpoint.response.location !== undefined) return endpoint;
+  const reads = `GET ${path.replace(/\/$/, '')}/:`;
+  if (routes.some((route) => route.startsWith(reads) && !route.slice(reads.length).includes('/'))) return endpoint;
+  return { ...endpoint, response: { ...endpoint.response, location: null } } as Endpoint;
+}
+
 /** Declares the endpoints below one path, in the order of the specification. */
 export function resource(path: string, section: string, about: string, endpoints: Routes): Resource {
   return {
@@ -262,7 +273,7 @@ export function resource(path: string, section: string, about: string, endpoints
     about,
     endpoints: Object.entries(endpoints).map(([route, endpoint]) => {
       const [method = '', pathBelow = ''] = route.split(' ');
-      return { method, path: pathBelow, endpoint };
+      return { method, path: pathBelow, endpoint: withLocation(endpoint, pathBelow, Object.keys(endpoints)) };
     }),
   };
 }

@@ -31,7 +31,7 @@ export function sendJson(
   res.set('Content-Type', 'application/json; charset=utf-8');
   if (response.kind === 'created' && !isDryRun) {
     const path = response.location ?? req.originalUrl.split('?')[0]?.replace(/\/$/, '') ?? '';
-    if (id !== null) res.set('Location', `${path}/${id}`);
+    if (id !== null && response.location !== null) res.set('Location', `${path}/${id}`);
     res.status(201);
   }
   // If-Match compares only the part before the dot, If-None-Match the whole tag: the JSON may differ for one version.

@@ -111,7 +111,7 @@ export function failureResponse(...names: ErrorName[]): ZodOpenApiResponseObject
 /** The headers of a successful response, with their descriptions. */
 function successHeaders({ response }: Endpoint, operation: Operation, method: string): Record<string, string> {
   return {
-    ...(response.kind === 'created' ? { Location: 'The path of the new record.' } : {}),
+    ...(response.kind === 'created' && response.location !== null ? { Location: 'The path of the new record.' } : {}),
     ...(operation.record && method !== 'DELETE'
       ? { ETag: 'The version of the record, for If-Match and If-None-Match.' }
       : {}),
