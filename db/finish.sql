@@ -12,6 +12,11 @@ where o.reader is null and o.writes and o.access = 'tenant'
   and g.record = o.record and g.name like '%\_get' and not g.writes and g.access = 'tenant'
   and g.permission <> o.permission;
 
+update core.operation o set unversioned_fields = r.unversioned_fields from core.record r where r.name = o.record;
+update core.operation o set unversioned_fields = v.unversioned_fields
+from core.operation v
+where v.name = o.versioned_by and o.unversioned_fields is null;
+
 select core.define_run_operation();
 select core.define_publications();
 
@@ -37,6 +42,16 @@ begin
     select format('the operation %s repeats the answer of api.%s(jsonb), which is not defined', name, present)
       from core.operation
       where present not in ('none', 'record', 'itself') and to_regprocedure(format('api.%I(jsonb)', present)) is null
+    union all
+    select format('the operation %s is versioned by api.%s(jsonb), which is not defined, or has no unversioned_fields',
+        name, versioned_by)
+      from core.operation
+      where versioned_by is not null
+        and (to_regprocedure(format('api.%I(jsonb)', versioned_by)) is null or unversioned_fields is null)
+    union all
+    select format('the operation %s is locked by api.%s(jsonb), which is not defined', name, locked_by)
+      from core.operation
+      where locked_by is not null and to_regprocedure(format('api.%I(jsonb)', locked_by)) is null
     union all
     select format('the operation %s has the reader %s, which is no operation that reads', name, reader)
       from core.operation

@@ -8,11 +8,15 @@ select core.define_operation('auth_logout', p_access => 'any');
 select core.define_operation('auth_refresh', p_access => 'refresh', p_errors => '{forbidden}');
 select core.define_operation('auth_sessions_list', p_access => 'any');
 select core.define_operation('auth_sessions_delete', p_access => 'any', p_errors => '{forbidden}');
-select core.define_operation('auth_profile', p_needs_session => false, p_access => 'any');
-select core.define_operation('auth_profile_update', p_access => 'any', p_present => 'auth_profile');
+select core.define_operation('auth_profile', p_needs_session => false, p_access => 'any',
+  p_unversioned_fields =>
+    '{email_verified,impersonated_by,is_platform_admin,last_login_at,permissions,profile_picture_url,roles,tenant}');
+select core.define_operation('auth_profile_update', p_access => 'any', p_present => 'auth_profile',
+  p_locked_by => 'lock_profile');
 select core.define_operation('auth_profile_picture', p_access => 'any', p_content => 'gives',
   p_errors => '{not_found}');
-select core.define_operation('auth_profile_picture_set', p_access => 'any', p_content => 'takes');
+select core.define_operation('auth_profile_picture_set', p_access => 'any', p_content => 'takes',
+  p_versioned_by => 'auth_profile', p_locked_by => 'lock_profile');
 select core.define_operation('auth_own_credentials', p_access => 'any', p_errors => '{forbidden}');
 select core.define_operation('auth_password_change', p_access => 'any',
   p_errors => '{invalid_credentials,forbidden}');
@@ -227,6 +231,12 @@ begin
   return v_profile;
 end $$;
 comment on function api.auth_profile is 'The current user or operator with school, roles and permissions.';
+
+create function api.lock_profile(p jsonb) returns void language plpgsql as $$
+begin
+  perform from user_account where id = core.user_id() for no key update;
+end $$;
+comment on function api.lock_profile is 'Locks the current user or operator.';
 
 create function api.auth_profile_update(p jsonb) returns json language plpgsql as $$
 declare

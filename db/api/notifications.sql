@@ -13,9 +13,9 @@ select core.define_operation('notifications_send', p_permission => 'notification
 select core.define_operation('notifications_events_list', p_permission => 'notification.manage',
   p_feature => 'notifications');
 select core.define_operation('notifications_events_get', p_permission => 'notification.manage',
-  p_feature => 'notifications');
+  p_feature => 'notifications', p_unversioned_fields => '{title,message,template_id}');
 select core.define_operation('notifications_events_update', p_permission => 'notification.manage',
-  p_feature => 'notifications', p_present => 'notifications_events_get');
+  p_feature => 'notifications', p_present => 'notifications_events_get', p_locked_by => 'lock_event');
 
 -- Ids are in order of time, so the list is sorted by id.
 select core.define_record('notification', p_table => 'notification', p_key => 'n.id', p_one_row_per_key => true,
@@ -272,6 +272,13 @@ create function api.audited_event(p_key text) returns jsonb language sql stable 
 $$;
 comment on function api.audited_event is
   'The settings of an event as the audit log shows them, with the event in their names: events have no id.';
+
+create function api.lock_event(p jsonb) returns void language plpgsql as $$
+begin
+  -- It has no row before its first change.
+  perform pg_advisory_xact_lock(core.lock_key('event', hashtextextended(p ->> 'key', core.tenant_id())));
+end $$;
+comment on function api.lock_event is 'Locks the settings of an event: {key}.';
 
 create function api.notifications_events_update(p jsonb) returns json language plpgsql as $$
 declare

@@ -1,8 +1,9 @@
 -- /api/platform/notification-…: settings of the notifications of all schools, and the default texts of events.
 
-select core.define_operation('platform_notification_settings_get', p_access => 'platform', p_needs_session => false);
+select core.define_operation('platform_notification_settings_get', p_access => 'platform', p_needs_session => false,
+  p_unversioned_fields => '{}');
 select core.define_operation('platform_notification_settings_update', p_access => 'platform', p_needs_session => false,
-  p_present => 'platform_notification_settings_get');
+  p_present => 'platform_notification_settings_get', p_locked_by => 'lock_notification_settings');
 select core.define_operation('platform_notification_events_list', p_access => 'platform', p_needs_session => false);
 select core.define_operation('platform_notification_templates_list', p_access => 'platform', p_needs_session => false);
 select core.define_operation('platform_notification_templates_get', p_access => 'platform', p_needs_session => false,
@@ -53,14 +54,18 @@ $$;
 comment on function api.platform_notification_settings_get is
   'The notification settings: channels, sender, quiet hours, limits.';
 
+create function api.lock_notification_settings(p jsonb) returns void language plpgsql as $$
+begin
+  perform from notification_setting for no key update;
+end $$;
+comment on function api.lock_notification_settings is 'Locks the notification settings of the platform.';
+
 create function api.platform_notification_settings_update(p jsonb) returns json language plpgsql as $$
 declare
-  v_before jsonb;
+  v_before jsonb := api.notification_settings();
   v_channels jsonb := coalesce(p -> 'channels', '{}');
   v_limits jsonb := coalesce(p -> 'limits', '{}');
 begin
-  perform from notification_setting for no key update;
-  v_before := api.notification_settings()::jsonb;
   update notification_setting set
     in_app = coalesce((v_channels ->> 'in_app')::boolean, in_app),
     push = coalesce((v_channels ->> 'push')::boolean, push),

@@ -28,9 +28,10 @@ select core.define_operation('platform_plans_update', p_access => 'platform', p_
   p_record => 'plan', p_errors => '{conflict}');
 select core.define_operation('platform_plans_delete', p_access => 'platform', p_needs_session => false,
   p_record => 'plan', p_errors => '{in_use}');
-select core.define_operation('platform_settings_get', p_access => 'platform', p_needs_session => false);
+select core.define_operation('platform_settings_get', p_access => 'platform', p_needs_session => false,
+  p_unversioned_fields => '{}');
 select core.define_operation('platform_settings_update', p_access => 'platform', p_needs_session => false,
-  p_present => 'platform_settings_get');
+  p_present => 'platform_settings_get', p_locked_by => 'lock_platform_settings');
 select core.define_operation('platform_audit_logs_list', p_access => 'platform', p_needs_session => false);
 
 select core.define_record('tenant', p_table => 'tenant', p_key => 't.id',
@@ -523,12 +524,16 @@ create function api.platform_settings_get(p jsonb) returns json language sql sta
   return api.platform_settings();
 comment on function api.platform_settings_get is 'The settings of the platform: the currency of prices.';
 
-create function api.platform_settings_update(p jsonb) returns json language plpgsql as $$
-declare
-  v_before jsonb;
+create function api.lock_platform_settings(p jsonb) returns void language plpgsql as $$
 begin
   perform from setting for no key update;
-  v_before := api.platform_settings()::jsonb;
+end $$;
+comment on function api.lock_platform_settings is 'Locks the settings of the platform.';
+
+create function api.platform_settings_update(p jsonb) returns json language plpgsql as $$
+declare
+  v_before jsonb := api.platform_settings();
+begin
   update setting set currency = coalesce(p ->> 'currency', currency);
   return api.audited('platform_settings.update', v_before, api.platform_settings());
 end $$;

@@ -4,7 +4,8 @@ select core.define_operation('school_setup_status', p_needs_session => false);
 select core.define_operation('school_setup_complete', p_permission => 'setup.manage',
   p_errors => '{setup_incomplete,invalid_state}');
 select core.define_operation('school_setup_school_info', p_permission => 'setup.manage', p_content => 'takes',
-  p_present => 'stored_school_info', p_errors => '{invalid_state}');
+  p_present => 'stored_school_info', p_locked_by => 'lock_school_info', p_unversioned_fields => '{logo,logo_url}',
+  p_errors => '{invalid_state}');
 select core.define_operation('school_setup_logo', p_needs_session => false, p_content => 'gives',
   p_errors => '{not_found}');
 select core.define_operation('school_setup_academic_year', p_permission => 'setup.manage',
@@ -56,6 +57,12 @@ create function api.stored_school_info(p jsonb) returns json language sql stable
 $$;
 comment on function api.stored_school_info is
   'The school information if the step is complete. Entering the defaults completes it, although it changes no value.';
+
+create function api.lock_school_info(p jsonb) returns void language plpgsql as $$
+begin
+  perform from school for no key update;
+end $$;
+comment on function api.lock_school_info is 'Locks the school information.';
 
 create function api.audited_school() returns jsonb language sql stable as $$
   select jsonb_build_object('name', core.tenant_summary() -> 'name')

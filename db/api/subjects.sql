@@ -8,9 +8,9 @@ select core.define_operation('subjects_update', p_permission => 'subject.update'
   p_errors => '{conflict,invalid_reference}');
 select core.define_operation('subjects_delete', p_permission => 'subject.delete', p_record => 'subject',
   p_errors => '{in_use}');
-select core.define_operation('grade_subjects_list', p_permission => 'subject.read');
+select core.define_operation('grade_subjects_list', p_permission => 'subject.read', p_unversioned_fields => '{}');
 select core.define_operation('grade_subjects_replace', p_permission => 'subject.update',
-  p_present => 'grade_subjects_list', p_errors => '{conflict,invalid_reference}');
+  p_present => 'grade_subjects_list', p_locked_by => 'lock_grade', p_errors => '{conflict,invalid_reference}');
 
 select core.define_record('subject', p_table => 'subject', p_key => 'su.id', p_one_row_per_key => true,
   p_source => 'subject su left join subject_context sc on sc.id = su.subject_context_id',
@@ -58,12 +58,17 @@ comment on function api.grade_subjects_list is
   'The subject template of a grade by subject name: [{subject_id, subject_name, subject_code, periods_per_week}]. '
   'Raises not_found for the grade.';
 
+create function api.lock_grade(p jsonb) returns void language plpgsql as $$
+begin
+  perform core.record_lock('grade', (p ->> 'id')::bigint);
+end $$;
+comment on function api.lock_grade is 'Locks a grade, or raises not_found: {id}.';
+
 create function api.grade_subjects_replace(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
   v_unknown record;
 begin
-  perform core.record_lock('grade', v_id);
   select position - 1 as index, item ->> 'subject_id' as subject_id
     into v_unknown
     from jsonb_array_elements(p -> 'items') with ordinality e (item, position)

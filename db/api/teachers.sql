@@ -21,9 +21,10 @@ select core.define_operation('teachers_leaves_decide', p_permission => 'leave.ma
   p_present => 'record', p_errors => '{conflict,invalid_state}');
 select core.define_operation('teachers_leaves_delete', p_permission => 'leave.manage', p_allows_own_rows => true,
   p_record => 'teacher_leave', p_errors => '{invalid_state}');
-select core.define_operation('teachers_availability_get', p_permission => 'teacher.read', p_allows_own_rows => true);
+select core.define_operation('teachers_availability_get', p_permission => 'teacher.read', p_allows_own_rows => true,
+  p_unversioned_fields => '{}');
 select core.define_operation('teachers_availability_set', p_permission => 'teacher.update', p_errors => '{conflict}',
-  p_present => 'teachers_availability_get');
+  p_present => 'teachers_availability_get', p_locked_by => 'lock_given_teacher');
 select core.define_operation('teachers_workload_get', p_permission => 'teacher.read', p_allows_own_rows => true,
   p_record => 'teacher_workload');
 select core.define_operation('teachers_workload_set', p_permission => 'teacher.update',
@@ -363,13 +364,18 @@ begin
 end $$;
 comment on function api.teachers_availability_get is 'The availability of a teacher. Raises not_found.';
 
+create function api.lock_given_teacher(p jsonb) returns void language plpgsql as $$
+begin
+  perform core.record_lock('teacher', (p ->> 'id')::bigint);
+end $$;
+comment on function api.lock_given_teacher is 'Locks a teacher, or raises not_found: {id}.';
+
 create function api.teachers_availability_set(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
   v_total_periods integer;
   v_position bigint;
 begin
-  perform core.record_lock('teacher', v_id);
   perform api.require_teacher(v_id);
   select total_periods into v_total_periods from timetable_config;
   select min(position)

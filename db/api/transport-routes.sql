@@ -17,14 +17,15 @@ select core.define_operation('transport_routes_reorder', p_permission => 'transp
 select core.define_operation('transport_stops_list', p_permission => 'transport.read', p_allows_own_rows => true,
   p_feature => 'transport');
 select core.define_operation('transport_stops_get', p_permission => 'transport.read', p_allows_own_rows => true,
-  p_feature => 'transport');
+  p_feature => 'transport', p_record => 'stop');
 select core.define_operation('transport_stops_create', p_permission => 'transport.manage', p_feature => 'transport',
   p_idempotent => true, p_record => 'stop', p_reader => 'transport_stops_get',
   p_errors => '{conflict,invalid_reference}');
 -- No p_record: the dispatcher would lock the stop first, but the route must be locked before its stops.
 select core.define_operation('transport_stops_update', p_permission => 'transport.manage', p_feature => 'transport',
-  p_present => 'transport_stops_get', p_errors => '{conflict}');
+  p_present => 'transport_stops_get', p_locked_by => 'lock_given_stop', p_errors => '{conflict}');
 select core.define_operation('transport_stops_delete', p_permission => 'transport.manage', p_feature => 'transport',
+  p_versioned_by => 'transport_stops_get', p_locked_by => 'lock_given_stop', p_reader => 'transport_stops_get',
   p_errors => '{in_use}');
 
 -- today: the plan of today, exceptions included. capacity: the seats of the smallest bus from today on. Students do not
@@ -257,6 +258,12 @@ begin
 end $$;
 comment on function api.lock_stop is
   'The route and sequence of a stop. Locks the route, so that no other transaction moves its stops.';
+
+create function api.lock_given_stop(p jsonb) returns void language plpgsql as $$
+begin
+  perform api.lock_stop((p ->> 'id')::bigint);
+end $$;
+comment on function api.lock_given_stop is 'api.lock_stop for the dispatcher: {id}.';
 
 create function api.transport_stops_update(p jsonb) returns json language plpgsql as $$
 declare

@@ -100,7 +100,7 @@ comment on function core.scope_without_permission is
 -- Security definer, because request roles cannot read the schema platform.
 create function core.admit(p_operation text, p_session_id bigint, p jsonb, p_context jsonb,
   out tenant_id bigint, out scope text, out needs_person boolean, out writes boolean, out permission text,
-  out record text, out content text)
+  out unversioned_fields text[], out content text)
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   o core.operation;
@@ -273,7 +273,7 @@ begin
   end if;
   writes := o.writes;
   permission := o.permission;
-  record := o.record;
+  unversioned_fields := o.unversioned_fields;
   content := o.content;
 
   perform
@@ -383,9 +383,9 @@ begin
     end if;
   end if;
   answer := v_answer;
-  if v_admitted.record is not null and v_limited_answer is null then
+  if v_admitted.unversioned_fields is not null and v_limited_answer is null then
     if (p_context ->> 'needs_version')::boolean then
-      version := core.version_of(v_admitted.record, v_answer);
+      version := core.version_of_answer(v_answer, v_admitted.unversioned_fields);
     end if;
   end if;
 end $$;
@@ -470,7 +470,7 @@ begin
     v_record_id := coalesce((p ->> 'id')::bigint,
       (select 1 from core.record r where r.name = o.record and r.is_single));
   end if;
-  if coalesce(o.lock_first, v_record_id::text, o.content) is not null then
+  if coalesce(o.lock_first, o.locked_by, v_record_id::text, o.content) is not null then
     perform set_config('search_path', p_search_path, true);
   end if;
   if v_key is not null then
@@ -483,6 +483,9 @@ begin
   if o.lock_first is not null then
     perform core.record_lock(o.lock_first, 1);
   end if;
+  if o.locked_by is not null then
+    execute format('select api.%I($1)', o.locked_by) using p;
+  end if;
   if v_record_id is not null then
     v_is_restore := core.is_restore(o.record, p);
     v_repeats_deleted := p ->> 'deleted_at' is not null;
@@ -493,14 +496,16 @@ begin
     p := p - 'read_only';
     perform set_config('app.may_compare', 'no', true);
   end if;
-  if v_record_id is not null then
-    if p_context ->> 'if_match' is not null then
+  if p_context ->> 'if_match' is not null then
+    if v_record_id is not null then
       perform core.require_match(o.record, v_record_id, p_context ->> 'if_match',
         v_is_restore or v_repeats_deleted, v_may_read);
+    else
+      perform core.require_version(p_search_path, o, p, p_context ->> 'if_match', v_may_read);
     end if;
-    if o.present = 'none' and p ? 'read_only' then
-      perform core.require_unchanged(o.record, v_record_id, p -> 'read_only');
-    end if;
+  end if;
+  if v_record_id is not null and o.present = 'none' and p ? 'read_only' then
+    perform core.require_unchanged(o.record, v_record_id, p -> 'read_only');
   end if;
   if v_repeats_deleted then
     v_answer := core.unchanged_deleted_answer(o, p, v_record_id, v_may_read);
@@ -548,8 +553,8 @@ begin
   return v_answer;
 end $$;
 comment on function core.run_write is
-  'Runs an operation that writes, after it has locked the record and checked If-Match, the read-only fields and the '
-  'values (core.check_values). '
+  'Runs an operation that writes, after it has locked what it changes and checked If-Match, the read-only fields and '
+  'the values (core.check_values). '
   'Returns its answer, the present values if the request repeats them, or the answer to an earlier request with the '
   'same Idempotency-Key. For a user who may not read the record (core.may_read), nothing is compared with it.';
 
@@ -719,15 +724,15 @@ begin
     from (
       select o from core.operation o
       union all
-      select distinct jsonb_populate_record(null::core.operation, jsonb_build_object('name', present,
-        'needs_search_path', true))
-      from core.operation
-      where present not in ('none', 'record', 'itself') and present not in (select name from core.operation)
+      select jsonb_populate_record(
+        null::core.operation, jsonb_build_object('name', read.name, 'needs_search_path', true))
+      from (select present from core.operation union select versioned_by from core.operation) read (name)
+      where read.name not in (select name from core.operation union all select unnest('{none,record,itself}'::text[]))
     ) all_functions (o)
     order by (o).name collate "C")));
   comment on function core.run_operation is
     'Runs api.<p_operation>(p), with the tables of p_search_path if it names some: an operation, or what one names as '
-    'present.';
+    'present or versioned_by.';
 end $define$;
 comment on function core.define_run_operation is
   'Generates core.run_operation from all operations. After a change of core.operation it has to be called again.';

@@ -47,6 +47,9 @@ create table core.operation (
   present text not null default 'none',
   present_record text,
   lock_first text,
+  locked_by text,
+  versioned_by text,
+  unversioned_fields text[],
   content text constraint operation_content_check check (content in ('takes', 'gives')),
   reader text,
   errors text[] not null,
@@ -96,6 +99,14 @@ comment on column core.operation.present_record is
 comment on column core.operation.lock_first is
   'A record that exists once and is locked before all others, so that such operations of a school run one at a time '
   'and cannot deadlock in the locks that they take next.';
+comment on column core.operation.locked_by is
+  'The function of api that locks what an operation without a record changes, before anything is read.';
+comment on column core.operation.versioned_by is
+  'For an operation without a record: the operation or other function of api whose answer has the version that '
+  'If-Match names. By default what it repeats (present). Null: there is no version, and only If-Match: * matches.';
+comment on column core.operation.unversioned_fields is
+  'The fields of the answer that are not part of its version. Null: the answer has no version. By default those of the '
+  'record, or of the operation in versioned_by. Set by db/finish.sql.';
 comment on column core.operation.errors is
   'The errors that the operation itself can answer. Errors that follow from the other columns or from the route '
   '(forbidden, validation_error, not_found for an id in the path, ...) are added in src/http/openapi/errors.ts.';
@@ -118,7 +129,8 @@ create function core.define_operation(
   p_idempotent boolean default false, p_record text default null, p_lock_first text default null,
   p_content text default null, p_errors text[] default '{}', p_open_to text default null,
   p_needs_session boolean default null, p_runs_on text default null, p_needs_search_path boolean default true,
-  p_present text default null, p_reader text default null
+  p_present text default null, p_reader text default null, p_locked_by text default null,
+  p_versioned_by text default null, p_unversioned_fields text[] default null
 ) returns void language plpgsql as $define$
 declare
   v_unknown text := (
@@ -134,7 +146,7 @@ begin
   end if;
   insert into core.operation (name, access, runs_on, permission, allows_own_rows, open_to, role, needs_session, feature,
       needs_setup, needs_subscription, works_when_cancelled, idempotent, record, present, present_record, lock_first,
-      content, reader, errors, needs_search_path)
+      locked_by, versioned_by, unversioned_fields, content, reader, errors, needs_search_path)
     values (p_name, p_access,
       coalesce(p_runs_on, case when p_access in ('platform', 'analyst') then 'home' else 'school' end),
       p_permission, p_allows_own_rows, p_open_to, p_role,
@@ -142,7 +154,10 @@ begin
       p_works_when_cancelled, p_idempotent, p_record,
       coalesce(p_present, case when p_record is not null and p_name like '%\_update' then 'record' else 'none' end),
       coalesce(p_record, (select record from core.operation where name = p_present)),
-      p_lock_first, p_content,
+      p_lock_first, p_locked_by,
+      coalesce(p_versioned_by, case
+        when p_record is null and p_present not in ('none', 'record', 'itself') then p_present end),
+      case when p_unversioned_fields is not null then p_unversioned_fields || '{updated_at}' end, p_content,
       coalesce(p_reader, (
         select name from core.operation
         where name = p_present and access = 'tenant' and permission is distinct from p_permission)),

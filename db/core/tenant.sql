@@ -35,6 +35,8 @@ create or replace function core.lock_key(p_kind text, p_object bigint) returns b
       when 'copies' then 7321
       -- A subdomain for which a request creates a school.
       when 'new school' then 7322
+      -- The settings of an event of notifications, by the hash of its name.
+      when 'event' then 7323
       else core.unknown_lock(p_kind)
     end::bigint << 32) | (p_object & 4294967295);
 comment on function core.lock_key is 'The key of an advisory lock of a kind on an object. Fails for an unknown kind.';

@@ -62,7 +62,7 @@ export function requestContext(req: Request, res: Response, settings: HostSettin
 export function writeContext(req: Request, operation: Operation, params: object): CallContext {
   const context: CallContext = {};
   const ifMatch = req.get('if-match');
-  if (ifMatch !== undefined && operation.record) context.if_match = ifMatch;
+  if (ifMatch !== undefined) context.if_match = ifMatch;
   const key = req.get('idempotency-key');
   if (key !== undefined && operation.idempotent) {
     if (!/^[\x21-\x7e]{1,255}$/.test(key))

@@ -18,6 +18,10 @@ export interface Operation {
   writes: boolean;
   idempotent: boolean;
   record: string | null;
+  /** For an operation without a record: what reads the version that If-Match names. */
+  versioned_by: string | null;
+  /** The fields of the answer that are not part of its version; null if it has none. */
+  unversioned_fields: string[] | null;
   /** The operation that reads what this one answers after a change. Without its permission, the answer is `{id}`. */
   reader: string | null;
   /** The errors that its SQL functions raise, besides those of the checks before them. */

@@ -56,10 +56,13 @@ function handled(services: Services, operation: Operation, response: HandledResp
   return async (req, res, prepared) => {
     const { sessionId, params, context, isDryRun } = prepared;
     let last: Pick<CallAnswer, 'version' | 'id'> = { version: null, id: null };
+    const { if_match: ifMatch, ...withoutMatch } = context;
     const callWith =
       (callContext: CallContext): Exchange['call'] =>
       async (name, p) => {
-        const result = await services.call(name, sessionId, p, callContext);
+        // If-Match names the version of what the endpoint changes.
+        const own = ifMatch !== undefined && name === operation.name ? { if_match: ifMatch } : {};
+        const result = await services.call(name, sessionId, p, { ...callContext, ...own });
         last = result;
         return result.answer;
       };
@@ -67,8 +70,8 @@ function handled(services: Services, operation: Operation, response: HandledResp
       req,
       res,
       params,
-      call: callWith(context),
-      callAfterDisconnect: callWith({ ...context, signal: undefined }),
+      call: callWith(withoutMatch),
+      callAfterDisconnect: callWith({ ...withoutMatch, signal: undefined }),
       admit: () => admit(services, operation, prepared),
       services,
     };

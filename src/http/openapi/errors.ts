@@ -39,7 +39,7 @@ export function endpointErrors(endpoint: Endpoint, operation: Operation, path: s
     setup_incomplete: operation.needs_setup,
     not_found: path.includes(':'),
     idempotency_key_reused: operation.idempotent,
-    precondition_failed: honorsIfMatch(endpoint, operation),
+    precondition_failed: operation.writes,
     not_acceptable: answersJson(endpoint),
     request_timeout: method !== 'GET',
     payload_too_large: method !== 'GET',
@@ -55,6 +55,6 @@ export function endpointErrors(endpoint: Endpoint, operation: Operation, path: s
   return access === 'feed' ? names.filter((name) => feedErrors.includes(name)) : names;
 }
 
-/** Whether a write of a record checks `If-Match`. */
-export const honorsIfMatch = (endpoint: Endpoint, operation: Operation) =>
-  operation.record !== null && operation.writes && endpoint.response.kind !== 'created';
+/** Whether a write changes something with a version, which `If-Match` can name. To others, only `*` matches. */
+export const honorsIfMatch = (endpoint: Endpoint, { writes, record, versioned_by: versionedBy }: Operation) =>
+  writes && (record ?? versionedBy) !== null && endpoint.response.kind !== 'created';

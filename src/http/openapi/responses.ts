@@ -112,7 +112,7 @@ export function failureResponse(...names: ErrorName[]): ZodOpenApiResponseObject
 function successHeaders({ response }: Endpoint, operation: Operation, method: string): Record<string, string> {
   return {
     ...(response.kind === 'created' && response.location !== null ? { Location: 'The path of the new record.' } : {}),
-    ...(operation.record && method !== 'DELETE'
+    ...(operation.unversioned_fields && method !== 'DELETE'
       ? { ETag: 'The version of the record, for If-Match and If-None-Match.' }
       : {}),
     ...(isTagged(response) ? { ETag: 'The digest of the file, for If-None-Match.' } : {}),
@@ -212,7 +212,7 @@ export function responses(
           },
         }
       : {}),
-    ...(method === 'GET' && (operation.record || isFile || isTagged(response))
+    ...(method === 'GET' && (operation.unversioned_fields || isFile || isTagged(response))
       ? { '304': { description: 'The client already has this version (If-None-Match).' } }
       : {}),
     ...Object.fromEntries([...failuresByStatus].map(([status, names]) => [status, failureResponse(...names)])),
