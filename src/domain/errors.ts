@@ -74,7 +74,7 @@ export const errors = {
   precondition_failed: {
     status: 412,
     sqlstate: 'S412A',
-    meaning: 'The record has changed since the version in `If-Match`.',
+    meaning: 'The record has changed since the version in `If-Match`, or has no version.',
   },
   payload_too_large: { status: 413, sqlstate: 'S413A', meaning: 'The body or the file is too large.' },
   unsupported_media_type: {

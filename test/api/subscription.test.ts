@@ -257,7 +257,7 @@ describe('an operator', () => {
     const school = await service.school();
     await endPeriod(school, "date_trunc('second', now()) - interval '1 day' + interval '123456 microseconds'");
     const before = await status(school);
-    const current_period_end = new Date(before.current_period_end ?? '').toISOString();
+    const current_period_end = new Date(before.current_period_end).toISOString();
     const { data } = await change(school, { current_period_end, grace_days: 60 });
     expect(data.subscription).toMatchObject({
       status: 'past_due',

@@ -202,11 +202,6 @@ export function useRecordForm<R extends { updated_at: string }, T extends object
 
   const form = useForm(toForm(response.data), async (value, changes) => {
     setConflicts([]);
-    // Notification settings have no ETag: compare the time of the last change instead.
-    if (version.current.etag === undefined) {
-      const { data } = await request<R>('GET', path);
-      if (data.updated_at !== version.current.updatedAt && (await reloadAndMerge(changes))) return;
-    }
     const put = () => request<R>('PUT', savePath, { body: toBody(changes, value), ifMatch: version.current.etag });
     let saved: ApiResponse<R>;
     try {
