@@ -202,8 +202,8 @@ begin
     from generate_series(1, p_invoices) n
     join student s on s.id = 1 + n * 7 % p_students
     cross join lateral (select now() - (p_invoices - n) * interval '25 minutes') moment (at);
-  insert into invoice_item (invoice_id, student_id, description, amount, quantity)
-    select i.id, i.student_id, d.description, 50, d.quantity
+  insert into invoice_item (invoice_id, student_id, description, amount, quantity, line_total)
+    select i.id, i.student_id, d.description, 50, d.quantity, 50 * d.quantity
     from invoice i
     cross join (
       values ('School trip to the museum', 2), ('Materials for the laboratory', 1)

@@ -71,8 +71,9 @@ declare
     session_open,session_rotate,session_end,sessions_revoke,sessions_of,session_revoke,token_use,tokens_void,
     token_is_recent,login_attempt,own_password_attempt,login_succeeded,login_unlock,tenant_features,
     tenant_summary,recipient_variables,placeholder_names,template_format,fill_placeholders,render,impersonator,
-    refuse_impersonator,clean_title,clean_message,written_day,written_amount,idempotency_key_lifetime,picture_url,
-    picture_file_id,
+    refuse_impersonator,clean_title,clean_message,written_day,
+    currency_decimals,school_currency,own_currency,as_amount,written_amount,decimals_fault,
+    idempotency_key_lifetime,picture_url,picture_file_id,
     queue_webhooks,login_challenge,login_challenge_use,is_enrollment,has_second_factor,needs_second_factor,
     second_factor_attempt,second_factor_use,second_factor_summary,second_factor_remove,second_factor_delete,
     recovery_codes_replace,totp_begin,totp_confirm,device_remember,
@@ -129,7 +130,8 @@ begin
 end $$;
 grant select on core.webhook_event_type to school_tenant, school_platform;
 grant select on core.school_audit_log to school_tenant;
-grant select on core.error, core.permission, core.record, core.notification_event to school_tenant, school_platform;
+grant select on core.currency, core.error, core.permission, core.record, core.notification_event
+  to school_tenant, school_platform;
 grant execute on function platform.search_normal(text) to school_tenant, school_platform;
 
 -- Operators.

@@ -70,8 +70,8 @@ const types: Record<string, (name: string, isOptional: boolean, values: string[]
     samples: ["'2026-09-01'", "'2026-09-02'"],
   }),
   money: (name, isOptional) => ({
-    type: 'numeric(12, 2)',
-    check: `${name} > 0`,
+    type: 'numeric',
+    check: `${name} > 0 and ${name} = round(${name}, 4)`,
     input: `money${isOptional ? '.nullish()' : ''}`,
     output: `amount${isOptional ? '.nullable()' : ''}`,
     imports: ['amount', 'money'],

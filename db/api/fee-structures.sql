@@ -48,6 +48,7 @@ select core.define_functions('fee_structures', 'fee_structure',
 
 create function api.fee_structure_set_components(p_id bigint, p_components jsonb) returns void language plpgsql as $$
 declare
+  v_decimals integer := core.currency_decimals(core.school_currency());
   v_given jsonb;
   v_kept_ids bigint[];
   v_fault record;
@@ -115,11 +116,11 @@ begin
     from jsonb_to_recordset(v_given) g (id bigint, name text)
     where c.id = g.id and lower(c.name) <> lower(g.name);
   update fee_component c
-    set name = g.name, amount = g.amount, frequency = g.frequency
+    set name = g.name, amount = core.as_amount(g.amount, v_decimals, c.amount), frequency = g.frequency
     from jsonb_to_recordset(v_given) g (id bigint, name text, amount numeric, frequency text)
     where c.id = g.id;
   insert into fee_component (fee_structure_id, name, amount, frequency)
-    select p_id, g.name, g.amount, g.frequency
+    select p_id, g.name, core.as_amount(g.amount, v_decimals), g.frequency
     from jsonb_to_recordset(v_given) g (position integer, id bigint, name text, amount numeric, frequency text)
     where g.id is null
     order by position;
@@ -219,7 +220,9 @@ declare
 begin
   perform core.record_lock('fee_structure', (p ->> 'id')::bigint);
   insert into fee_component (fee_structure_id, name, amount, frequency)
-    values ((p ->> 'id')::bigint, p ->> 'name', (p ->> 'amount')::numeric, p ->> 'frequency')
+    values (
+      (p ->> 'id')::bigint, p ->> 'name',
+      core.as_amount((p ->> 'amount')::numeric, core.currency_decimals(core.school_currency())), p ->> 'frequency')
     returning json_build_object(
       'id', id, 'fee_structure_id', fee_structure_id, 'name', name, 'amount', amount, 'frequency', frequency,
       'created_at', created_at, 'updated_at', updated_at)

@@ -75,7 +75,7 @@ begin
     select * from api.finance_totals(v_year.id, v_today) where v_year.id is not null
   )
   select json_build_object(
-      'academic_year_id', v_year.id, 'academic_year_name', v_year.name, 'currency', api.currency(),
+      'academic_year_id', v_year.id, 'academic_year_name', v_year.name, 'currency', core.school_currency(),
       'billed', coalesce(t.billed, 0), 'collected', coalesce(t.collected, 0),
       'outstanding', coalesce(t.outstanding, 0), 'overdue', coalesce(t.overdue, 0),
       'waived', coalesce(t.waived, 0),

@@ -121,6 +121,7 @@ comment on function api.require_unpaid_invoice is
 
 create function api.invoice_replace_items(p_id bigint, p_items jsonb) returns void language plpgsql as $$
 declare
+  v_decimals integer := core.currency_decimals(core.school_currency());
   v_fault record;
 begin
   select position - 1 as index, item ->> 'id' as id, t.id is not null as is_own
@@ -147,13 +148,14 @@ begin
         select (item ->> 'id')::bigint from jsonb_array_elements(p_items) item where item ->> 'id' is not null)
   ), changed as (
     update invoice_item t
-      set (description, amount, quantity) = (item ->> 'description', (item ->> 'amount')::numeric,
+      set (description, amount, quantity) = (item ->> 'description',
+        core.as_amount((item ->> 'amount')::numeric, v_decimals, t.amount),
         coalesce((item ->> 'quantity')::integer, 1))
       from jsonb_array_elements(p_items) item
       where t.invoice_id = p_id and t.id = (item ->> 'id')::bigint
   )
   insert into invoice_item (invoice_id, student_id, description, amount, quantity)
-    select i.id, i.student_id, item ->> 'description', (item ->> 'amount')::numeric,
+    select i.id, i.student_id, item ->> 'description', core.as_amount((item ->> 'amount')::numeric, v_decimals),
       coalesce((item ->> 'quantity')::integer, 1)
     from invoice i, jsonb_array_elements(p_items) with ordinality given (item, position)
     where i.id = p_id and item ->> 'id' is null
@@ -329,12 +331,14 @@ create function api.invoice_document(p_id bigint, p_kind text) returns json lang
 declare
   v_invoice jsonb := api.invoice_with_payments(p_id);
   v_kind text := coalesce(p_kind, case v_invoice ->> 'status' when 'paid' then 'receipt' else 'invoice' end);
+  v_currency text := core.school_currency();
 begin
   if v_kind = 'receipt' and (v_invoice ->> 'paid_amount')::numeric = 0 then
     perform core.fail('not_found', format('Nothing has been paid on invoice %s, so there is no receipt.', p_id));
   end if;
   return json_build_object(
-    'kind', v_kind, 'letterhead', api.letterhead(), 'printed_on', core.today(), 'currency', api.currency(),
+    'kind', v_kind, 'letterhead', api.letterhead(), 'printed_on', core.today(), 'currency', v_currency,
+    'currency_decimals', core.currency_decimals(v_currency),
     'issued_on', core.day_at_school((v_invoice ->> 'issued_at')::timestamptz),
     'voided_on', core.day_at_school((v_invoice ->> 'voided_at')::timestamptz),
     'parent_name', (select parent_name from student where id = (v_invoice ->> 'student_id')::bigint),

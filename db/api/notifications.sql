@@ -306,11 +306,6 @@ comment on function api.notifications_events_update is
 
 -- Functions for the events that other resources send.
 
-create function api.currency() returns text language sql stable as $$
-  select coalesce((select currency from school), 'USD');
-$$;
-comment on function api.currency is 'The currency of the school.';
-
 create function api.locale() returns text language sql stable as $$
   select coalesce((select locale from school), 'en-GB');
 $$;
@@ -358,12 +353,15 @@ end $$;
 comment on function api.notify_accounts is 'Welcomes new users.';
 
 create function api.notify_invoice_reminders(p_invoice_ids bigint[]) returns void language plpgsql as $$
+declare
+  v_currency text := core.school_currency();
+  v_decimals integer := core.currency_decimals(v_currency);
 begin
   perform core.notify('invoice.reminder', (
     select jsonb_agg(jsonb_build_object('user_id', s.user_id, 'variables', jsonb_build_object(
       'student_name', s.first_name || ' ' || s.last_name,
       'invoice_number', i.invoice_number,
-      'balance', core.written_amount(i.amount - i.paid_amount, api.currency()),
+      'balance', core.written_amount(i.amount - i.paid_amount, v_currency, v_decimals),
       'due_date', core.written_day(i.due_date))))
     from invoice i
     join student s on s.id = i.student_id

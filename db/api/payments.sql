@@ -93,9 +93,9 @@ begin
     from (
       select b.student_id, b.status, b.amount - b.paid_amount as balance,
         core.today() as today,
-        api.currency() as currency,
+        c.currency, core.currency_decimals(c.currency) as decimals,
         (select u.first_name || ' ' || u.last_name from user_account u where u.id = core.user_id()) as user_name
-      from %I b
+      from %I b, core.school_currency() c (currency)
       where b.id = (select (core.parameters() ->> 'id')::bigint)
       for no key update of b
     ) bill
@@ -103,7 +103,7 @@ begin
 end $$;
 comment on function api.lock_bill is
   'Locks a row of invoice or student_fee (p_table) until the commit: {student_id, status, balance}, also {today, '
-  'currency, user_name}, to save statements. Null if it does not exist.';
+  'currency, decimals, user_name}, to save statements. Null if it does not exist.';
 
 create function api.record_payment(p_kind text, p_id bigint, p jsonb) returns json language plpgsql as $$
 declare
@@ -111,7 +111,9 @@ declare
   v_bill json := api.lock_bill(p_kind, p_id);
   v_status text := v_bill ->> 'status';
   v_balance numeric := v_bill ->> 'balance';
-  v_amount numeric := p ->> 'amount';
+  v_currency text := v_bill ->> 'currency';
+  v_decimals integer := v_bill ->> 'decimals';
+  v_amount numeric := core.as_amount((p ->> 'amount')::numeric, v_decimals);
   v_date date := coalesce(p ->> 'payment_date', v_bill ->> 'today');
   v_id bigint;
   v_payment json;
@@ -146,8 +148,8 @@ begin
     'notes', p -> 'notes', 'user_name', v_bill -> 'user_name', 'receipt_number', api.number_next('RCT')))::text;
   v_payment := api.payment_record(v_id);
   perform core.notify('payment.received', api.student_recipients(jsonb_build_array(jsonb_build_object(
-    'student_id', v_bill -> 'student_id', 'amount', core.written_amount(v_amount, v_bill ->> 'currency'),
-    'balance', core.written_amount(v_balance - v_amount, v_bill ->> 'currency'), 'date', core.written_day(v_date),
+    'student_id', v_bill -> 'student_id', 'amount', core.written_amount(v_amount, v_currency, v_decimals),
+    'balance', core.written_amount(v_balance - v_amount, v_currency, v_decimals), 'date', core.written_day(v_date),
     'receipt_number', v_payment ->> 'receipt_number',
     'paid_for', coalesce(v_payment ->> 'fee_structure_name', 'invoice ' || (v_payment ->> 'invoice_number'))))));
   return v_payment;
@@ -226,9 +228,11 @@ comment on function api.payments_reverse is
 create function api.payments_receipt(p jsonb) returns json language plpgsql stable as $$
 declare
   v_payment json := api.payment_record((p ->> 'id')::bigint);
+  v_currency text := core.school_currency();
 begin
   return json_build_object(
-    'kind', 'payment', 'letterhead', api.letterhead(), 'printed_on', core.today(), 'currency', api.currency(),
+    'kind', 'payment', 'letterhead', api.letterhead(), 'printed_on', core.today(), 'currency', v_currency,
+    'currency_decimals', core.currency_decimals(v_currency),
     'payment', v_payment, 'class_name', v_payment ->> 'class_name',
     'parent_name', (select parent_name from student where id = (v_payment ->> 'student_id')::bigint),
     'reverses', (select receipt_number from payment where id = (v_payment ->> 'reversal_of')::bigint),

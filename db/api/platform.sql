@@ -479,12 +479,19 @@ comment on function api.platform_tenants_restore is
   'Restores a deleted school with all its data. Audited. Raises invalid_state if it is not deleted, or if it was '
   'purged.';
 
-create function api.plan_columns(p jsonb) returns jsonb language sql immutable
-  return p || case
-    when p ? 'features_json' then jsonb_build_object('features', p #> '{features_json,features}')
-    else '{}'
-  end;
-comment on function api.plan_columns is 'Maps the request field features_json {features} of a plan to the column.';
+create function api.plan_columns(p jsonb, p_stored_price numeric default null) returns jsonb language sql stable
+  return p
+    || case
+      when p ? 'features_json' then jsonb_build_object('features', p #> '{features_json,features}')
+      else '{}'
+    end
+    || case
+      when p ? 'price_monthly' then jsonb_build_object('price_monthly', core.as_amount(
+        (p ->> 'price_monthly')::numeric, core.currency_decimals(core.price_currency()), p_stored_price))
+      else '{}'
+    end;
+comment on function api.plan_columns is
+  'The columns of a plan: the list of features_json {features}, and the price with the decimals of its currency.';
 
 create function api.platform_plans_create(p jsonb) returns json language plpgsql as $$
 declare
@@ -499,7 +506,7 @@ declare
   v_id bigint := (p ->> 'id')::bigint;
   v_before jsonb := api.plan_record(v_id);
 begin
-  perform core.record_update('plan', api.plan_columns(p));
+  perform core.record_update('plan', api.plan_columns(p, (v_before ->> 'price_monthly')::numeric));
   return api.audited('plan.update', v_before, api.plan_record(v_id));
 end $$;
 comment on function api.platform_plans_update is

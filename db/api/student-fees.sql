@@ -208,7 +208,7 @@ comment on function api.billing_candidates is
 
 create function api.billing_items(
   p_fee_structure_id bigint, p_academic_year_id bigint, p_class_ids bigint[], p_student_ids bigint[], p_date date,
-  p_prorate boolean
+  p_prorate boolean, p_decimals integer
 ) returns table (
   student_id bigint, class_id bigint, fee_component_id bigint, name text, period_start date, period_end date,
   amount numeric, reason text
@@ -235,7 +235,7 @@ create function api.billing_items(
   select k.student_id, k.class_id, c.id, c.name, c.period_start, c.period_end,
     case
       when p_prorate and k.joined_on > c.period_start
-        then round(c.amount * (c.period_end - k.joined_on + 1) / (c.period_end - c.period_start + 1), 2)
+        then round(c.amount * (c.period_end - k.joined_on + 1) / (c.period_end - c.period_start + 1), p_decimals)
       else c.amount
     end,
     case
@@ -254,8 +254,8 @@ create function api.billing_items(
 $$;
 comment on function api.billing_items is
   'The items of a billing run: one row for each student and component, with the period that contains p_date and the '
-  'amount, prorated for students who joined within the period if p_prorate. reason: why the item is not billed, else '
-  'null. A student who cannot be billed has one row without a component.';
+  'amount, prorated for students who joined within the period if p_prorate, and then rounded half up to p_decimals. '
+  'reason: why the item is not billed, else null. A student who cannot be billed has one row without a component.';
 
 -- The planner does not know how many rows the inserts return. It would join 20,000 items to 5,000 fees in a nested
 -- loop, which took 15 s.
@@ -268,7 +268,8 @@ declare
   v_is_dry_run boolean := coalesce((p ->> 'dry_run')::boolean, false);
   v_date date := (p ->> 'date')::date;
   v_due_date date;
-  v_currency text;
+  v_currency text := core.school_currency();
+  v_decimals integer := core.currency_decimals(v_currency);
   v_answer json;
   v_recipients jsonb;
 begin
@@ -293,12 +294,11 @@ begin
   v_date := coalesce(v_date, least(greatest(core.today(), v_structure.start_date), v_structure.end_date));
   v_due_date := coalesce(
     (p ->> 'due_date')::date, case when v_structure.due_date >= v_date then v_structure.due_date end, v_date + 30);
-  v_currency := api.currency();
 
   with candidate_item as materialized (
     select *
     from api.billing_items(v_structure.id, v_structure.academic_year_id, v_class_ids, v_student_ids, v_date,
-      (p ->> 'prorate')::boolean)
+      (p ->> 'prorate')::boolean, v_decimals)
   ),
   item as materialized (
     select * from candidate_item where reason is null and amount > 0
@@ -333,7 +333,7 @@ begin
         'amount', i.amount, 'date', v_date, 'due_date', v_due_date, 'dry_run', v_is_dry_run),
       (
         select jsonb_agg(jsonb_build_object('student_id', student_id, 'fee_name', v_structure.name,
-          'amount', core.written_amount(amount, v_currency), 'due_date', core.written_day(v_due_date)))
+          'amount', core.written_amount(amount, v_currency, v_decimals), 'due_date', core.written_day(v_due_date)))
         from fee
       )
     into v_answer, v_recipients

@@ -329,7 +329,8 @@ begin
   end if;
   update fee_component
     set name = coalesce(p ->> 'name', name),
-      amount = coalesce((p ->> 'amount')::numeric, amount),
+      amount = coalesce(
+        core.as_amount((p ->> 'amount')::numeric, core.currency_decimals(core.school_currency()), amount), amount),
       frequency = coalesce(p ->> 'frequency', frequency)
     where id = v_component_id;
   if p ? 'name' then

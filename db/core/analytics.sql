@@ -76,9 +76,11 @@ insert into core.analytics_part (refresh_order, name, target, watched, retention
   (4, 'fees', 'fee_month', '{student_fee,fee_structure,transport_fee_plan,invoice,academic_year,school}', null, $$
     with local as materialized (
       select
-        coalesce((select currency from school), 'USD') as currency,
+        c.currency,
+        core.currency_decimals(c.currency) as decimals,
         coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC') as time_zone,
         core.today() as today
+      from core.school_currency() c (currency)
     ), fee_group as materialized (
       select
         s.id as structure_id,
@@ -135,10 +137,20 @@ insert into core.analytics_part (refresh_order, name, target, watched, retention
       where i.issued_at is not null and i.status <> 'void'
     )
     select
-      academic_year_id, month, source, component, (select currency from local) as currency, sum(billed) as billed,
-      coalesce(sum(billed - collected) filter (where state = 'waived'), 0) as waived, sum(collected) as collected,
-      coalesce(sum(billed - collected) filter (where state = 'overdue'), 0) as overdue
-    from summand group by academic_year_id, month, source, component
+      s.academic_year_id, s.month, s.source, s.component, local.currency,
+      core.as_amount(s.billed, local.decimals) as billed,
+      core.as_amount(coalesce(s.waived, 0), local.decimals) as waived,
+      core.as_amount(s.collected, local.decimals) as collected,
+      core.as_amount(coalesce(s.overdue, 0), local.decimals) as overdue
+    from (
+      select
+        academic_year_id, month, source, component, sum(billed) as billed,
+        sum(billed - collected) filter (where state = 'waived') as waived, sum(collected) as collected,
+        sum(billed - collected) filter (where state = 'overdue') as overdue
+      from summand
+      group by academic_year_id, month, source, component
+    ) s
+    cross join local
   $$),
   (5, 'payments', 'payment_day', '{payment,school}', null, $$
     select
@@ -148,13 +160,16 @@ insert into core.analytics_part (refresh_order, name, target, watched, retention
         when 'mobile_money' then 'online'
         else payment_method
       end as method,
-      coalesce((select currency from school), 'USD') as currency,
-      count(*) filter (where reversal_of is null)::integer as payments,
-      coalesce(sum(amount) filter (where reversal_of is null), 0) as amount,
-      count(reversal_of)::integer as reversals,
-      coalesce(-sum(amount) filter (where reversal_of is not null), 0) as reversed
-    from payment
-    group by 1, 2
+      local.currency,
+      count(*) filter (where p.reversal_of is null)::integer as payments,
+      core.as_amount(coalesce(sum(p.amount) filter (where p.reversal_of is null), 0), local.decimals) as amount,
+      count(p.reversal_of)::integer as reversals,
+      core.as_amount(coalesce(-sum(p.amount) filter (where p.reversal_of is not null), 0), local.decimals) as reversed
+    from payment p
+    cross join (
+      select c.currency, core.currency_decimals(c.currency) as decimals from core.school_currency() c (currency)
+    ) local
+    group by 1, 2, 3, local.decimals
   $$),
   (6, 'teacher_loads', 'teacher_load', '{timetable_slot,teacher,academic_year}', null, $$
     with load as (

@@ -56,10 +56,6 @@ create function core.written_day(p_day date) returns text language sql immutable
   return to_char(p_day, 'FMDD FMMonth YYYY');
 comment on function core.written_day is 'A date as text: 1 September 2026.';
 
-create function core.written_amount(p_amount numeric, p_currency text) returns text language sql immutable
-  return p_currency || ' ' || to_char(p_amount, 'FM999,999,999,990.00');
-comment on function core.written_amount is 'An amount with its currency as text: USD 1,250.50.';
-
 create function core.quiet_hours_end(p_from time, p_until time, p_time_zone text, p_moment timestamptz)
   returns timestamptz language sql stable
   return (

@@ -118,7 +118,7 @@ test('free text is mapped to a fixed set of values', async () => {
     insert into ${schema}.student_fee_item (student_fee_id, student_id, fee_component_id, name, amount, period_start, period_end)
       values (1, 1, 1, 'Tuition', 90, '2025-08-01', '2026-07-31'), (1, 1, 2, '${secret}', 10, '2025-08-01', '2026-07-31');
     insert into ${schema}.invoice (student_id, class_id, due_date, issued_at, invoice_number, notes) values (1, 1, '2025-10-01', '2025-09-15T12:00:00Z', 'INV-2025-000001', '${secret}');
-    insert into ${schema}.invoice_item (invoice_id, student_id, description, amount, quantity) values (1, 1, '${secret}', 5, 2);
+    insert into ${schema}.invoice_item (invoice_id, student_id, description, amount, quantity, line_total) values (1, 1, '${secret}', 5, 2, 10);
     insert into ${schema}.payment (student_id, student_fee_id, amount, payment_date, payment_method, notes) values
       (1, 1, 1, '2025-10-01', 'other', '${secret}'), (1, 1, 2, '2025-10-01', 'check', null), (1, 1, 3, '2025-10-01', 'mobile_money', null);
     insert into ${schema}.notification (user_id, title, message, type) values (1, '${secret}', '${secret}', '${secret}'), (1, '${secret}', '${secret}', 'holiday.added');

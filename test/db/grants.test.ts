@@ -227,6 +227,11 @@ const granted: Record<string, string[]> = {
     'picture_url',
     'picture_file_id',
     'queue_webhooks',
+    'as_amount',
+    'currency_decimals',
+    'decimals_fault',
+    'own_currency',
+    'school_currency',
     'placeholder_names',
     'tenant_features',
     'tenant_id',
@@ -260,6 +265,7 @@ const granted: Record<string, string[]> = {
 
 /** All privileges on tables of core and platform, except the owner's. */
 const grantedTables: Record<string, string[]> = {
+  'core.currency': ['school_platform SELECT', 'school_tenant SELECT'],
   'core.current_subscription': ['school_analyst SELECT', 'school_platform SELECT'],
   'core.error': ['school_platform SELECT', 'school_tenant SELECT'],
   'core.notification_event': ['school_platform SELECT', 'school_tenant SELECT'],

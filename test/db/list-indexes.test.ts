@@ -44,7 +44,7 @@ beforeAll(async () => {
      insert into ${schema}.invoice (student_id, class_id, due_date, created_at, issued_at, invoice_number, amount, status)
        select n, 1 + n % 400, '2026-01-10'::date + n % 300, at, at, 'INV-2026-' || lpad(n::text, 6, '0'), 10, 'sent'
        from generate_series(1, 20000) n, lateral (select timestamptz '2026-01-01' + n * interval '10 minutes') moment (at);
-     insert into ${schema}.invoice_item (invoice_id, student_id, description, amount) select id, student_id, 'Trip', 10 from ${schema}.invoice;
+     insert into ${schema}.invoice_item (invoice_id, student_id, description, amount, line_total) select id, student_id, 'Trip', 10, 10 from ${schema}.invoice;
      insert into ${schema}.fee_structure (name, academic_year_id) values ('Fees', 1);
      insert into ${schema}.student_fee (student_id, fee_structure_id, class_id, amount, due_date) select n, 1, 1 + n % 400, 100, '2026-01-10'::date + n % 300 from generate_series(1, 20000) n;
      insert into ${schema}.payment (student_id, student_fee_id, amount, payment_date, payment_method, reference_number, receipt_number)
