@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { currencies } from '../domain/money.ts';
 import { isSettable, preparePassword } from '../domain/passwords.ts';
 import { isBlank, withoutInvisible } from '../domain/text.ts';
 import { type DayOrder, type Range, withCheck } from './checks.ts';
@@ -277,12 +278,12 @@ export const withDefault = (schema: z.ZodNumber, value: number) =>
     },
   });
 
-const currencies = new Set(Intl.supportedValuesOf('currency'));
+const currencySet = new Set(currencies);
 
 /** A currency in a body. */
 export const currencyCode = z
   .string()
-  .refine((code) => currencies.has(code), 'must be an ISO 4217 currency code in capital letters');
+  .refine((code) => currencySet.has(code), 'must be an ISO 4217 currency code in capital letters');
 
 /** The timestamps of every record. */
 export const timestamps = { created_at: timestamp, updated_at: timestamp };
