@@ -126,6 +126,8 @@ begin
     perform core.fail('invalid_state', 'This invoice is a draft. Issue it first.');
   elsif v_status in ('waived', 'void') then
     perform core.fail('invalid_state', format('This %s is %s and cannot be paid.', v_kind_name, v_status));
+  elsif min_scale(v_amount) > greatest(v_decimals, min_scale(v_balance)) then
+    perform core.refuse_field('validation_error', 'amount', core.decimals_fault(v_amount, v_currency, v_decimals));
   elsif v_amount > v_balance then
     perform core.refuse_field('conflict', 'amount', case
       when core.may_compare() then format('The balance is %s.', v_balance)
@@ -157,8 +159,9 @@ end $$;
 comment on function api.record_payment is
   'Records and returns a payment of a student fee or an invoice (p_kind), and notifies the student and the parent. '
   '{amount, payment_method or method}, optional {payment_date, reference_number, notes}. Raises invalid_reference for '
-  'an unknown fee or invoice, validation_error for a future date, invalid_state for a waived fee, a void invoice or a '
-  'draft, conflict for an amount above the balance.';
+  'an unknown fee or invoice, validation_error for a future date, and for an amount with more decimals than the '
+  'currency and the balance have; invalid_state for a waived fee, a void invoice or a draft, conflict for an amount '
+  'above the balance.';
 
 create function api.payments_export(p jsonb) returns json language plpgsql stable as $$
 begin

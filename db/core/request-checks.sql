@@ -3,6 +3,7 @@
 -- the parameters (src/http/checks.ts).
 --   day     {range?: {before, after}}: a date or a timestamp. The range is around today, as ISO 8601 durations.
 --   moment  {range: {before, after}}: a timestamp. The range is around now.
+--   amount  {}: an amount of money. It has at most the decimals of the currency: of the school, or of prices.
 --   order   {pairs: [{first, last, is_strict?, max_days?}]}: days of the object at the path.
 
 create function core.with_school_days(p jsonb, p_checks jsonb) returns jsonb language plpgsql stable as $$
@@ -52,6 +53,8 @@ declare
   v_value jsonb;
   v_from date;
   v_to date;
+  v_currency text;
+  v_decimals integer;
   v_message text;
   v_refused text[] := '{}'; -- the paths of the faults so far, because only the first of a field is reported
 begin
@@ -68,6 +71,18 @@ begin
             v_path || (v_pair ->> 'last'), v_value -> (v_pair ->> 'last'), false, v_message)::core.value_fault;
         end if;
       end loop;
+    elsif v_check ->> 'check' = 'amount' then
+      -- Whole amounts fit every currency.
+      if min_scale((v_value #>> '{}')::numeric) > 0 then
+        if v_currency is null then
+          v_currency := core.own_currency();
+          v_decimals := core.currency_decimals(v_currency);
+        end if;
+        v_message := core.decimals_fault((v_value #>> '{}')::numeric, v_currency, v_decimals);
+        if v_message is not null then
+          return next row(v_path, v_value, false, v_message)::core.value_fault;
+        end if;
+      end if;
     elsif v_check ? 'range' then
       v_from := v_today - (v_check #>> '{range,before}')::interval;
       v_to := v_today + (v_check #>> '{range,after}')::interval;
@@ -106,6 +121,10 @@ declare
   v_reader text;
   v_stored jsonb;
 begin
+  if p_checks @> '[{"check": "amount"}]' then
+    -- The currency is in a table of the school.
+    perform set_config('search_path', p_search_path, true);
+  end if;
   v_faults := array(select f from core.value_faults(p, p_checks) f);
   if cardinality(v_faults) = 0 then
     return;

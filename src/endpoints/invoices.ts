@@ -13,6 +13,7 @@ import {
   id,
   ignored,
   includeEnded,
+  maxAmount,
   money,
   optionalText,
   pathId,
@@ -25,9 +26,11 @@ import {
 const status = choice(['draft', 'sent', 'partially_paid', 'paid', 'overdue', 'void']);
 
 /**
- * An amount in cents, for exact sums. Also runs on amounts that the schema rejects: 100 times as much may be Infinity.
+ * An amount in ten-thousandths, for exact sums. Also runs on amounts that the schema rejects: 10,000 times as much may
+ * be Infinity.
  */
-const toCents = (value: number) => (Math.abs(value) < 1e15 ? BigInt(Math.round(value * 100)) : BigInt(value) * 100n);
+const toUnits = (value: number) =>
+  Math.abs(value) < 1e15 ? BigInt(Math.round(value * 10_000)) : BigInt(Math.trunc(value)) * 10_000n;
 
 const ItemInput = z
   .strictObject({
@@ -39,16 +42,14 @@ const ItemInput = z
   })
   .meta({ id: 'InvoiceItemInput' });
 
-const maxTotal = 9_999_999_999.99;
-
 const items = z
   .array(ItemInput)
   .min(1)
   .max(500)
   .refine(
-    (all) => all.reduce((sum, item) => sum + toCents(item.amount) * BigInt(item.quantity), 0n) <= toCents(maxTotal),
+    (all) => all.reduce((sum, item) => sum + toUnits(item.amount) * BigInt(item.quantity), 0n) <= toUnits(maxAmount),
     {
-      message: `must add up to at most ${String(maxTotal)}`,
+      message: `must add up to at most ${String(maxAmount)}`,
     },
   );
 

@@ -10,10 +10,10 @@ import {
   dateOf,
   dateRange,
   id,
-  money,
   optionalNameText,
   optionalText,
   pathId,
+  payableMoney,
   search,
   text,
   timestamps,
@@ -44,7 +44,7 @@ const otherName = (name: string) => paymentMethod.optional().meta({ description:
 const PaymentInput = withAlias(
   z.strictObject({
     student_fee_id: id,
-    amount: money,
+    amount: payableMoney,
     payment_method: paymentMethod,
     method: otherName('payment_method'),
     ...optionalPaymentFields,
@@ -56,7 +56,7 @@ const PaymentInput = withAlias(
 const InvoicePaymentInput = withAlias(
   z.strictObject({
     invoice_id: id,
-    amount: money,
+    amount: payableMoney,
     method: paymentMethod,
     payment_method: otherName('method'),
     ...optionalPaymentFields,

@@ -1,13 +1,16 @@
 import { z } from 'zod';
 import { created, json, page, resource } from '../http/endpoint.ts';
 import { priceCurrency, subscriptionStatus } from './subscription.ts';
+import { withCheck } from '../http/checks.ts';
 import { choice } from '../http/coercion.ts';
 import {
   currencyCode,
   date,
   Deleted,
   email,
+  hasFourDecimals,
   id,
+  maxAmount,
   moment,
   nameText,
   password,
@@ -26,12 +29,18 @@ const featureName = z
     description: `The features ${features.join(', ')} enable their endpoints. Any other name is stored and returned.`,
     examples: ['transport'],
   });
-const money = z
-  .number()
-  .min(0)
-  .max(9_999_999_999.99)
-  .refine((amount) => Number(amount.toFixed(2)) === amount, 'has more than 2 decimals')
-  .meta({ description: 'An amount with at most 2 decimals.', examples: [149.0] });
+const price = withCheck(
+  z
+    .number()
+    .min(0)
+    .max(maxAmount)
+    .refine(hasFourDecimals, 'must have at most 4 decimals')
+    .meta({
+      description: 'An amount, with at most as many decimals as the currency of prices has.',
+      examples: [149.0],
+    }),
+  { check: 'amount' },
+);
 const subdomain = z
   .string()
   .trim()
@@ -165,7 +174,7 @@ const isPublic = z.boolean().meta({
 const PlanInput = z
   .strictObject({
     name: nameText(100).meta({ examples: ['Standard'] }),
-    price_monthly: money,
+    price_monthly: price,
     max_students: z.int().min(0).max(10_000_000),
     max_teachers: z.int().min(0).max(1_000_000),
     features_json: z.strictObject({ features: z.array(featureName).max(50) }).optional(),

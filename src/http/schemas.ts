@@ -216,18 +216,40 @@ export function dateRange<Q extends z.ZodObject>(query: Q, maxDays = Infinity): 
   return withDayOrder(query, ...pairs);
 }
 
-/** An amount of money: more than 0, with at most 2 decimals as written, so that nothing is rounded. */
-export const money = z
+/** The largest amount of money. */
+export const maxAmount = 9_999_999_999.99;
+
+/** Whether an amount has at most 4 decimals as written, the most that a currency of ISO 4217 has. */
+export const hasFourDecimals = (amount: number) => /^\d+(\.\d{1,4})?$/.test(String(amount));
+
+/** An amount of money: more than 0. How many decimals it may have depends on what is paid (`api.record_payment`). */
+export const payableMoney = z
   .number()
   .positive()
-  .max(9_999_999_999.99)
-  .refine((amount) => /^\d+(\.\d{1,2})?$/.test(String(amount)), 'must have at most 2 decimals')
-  // Only for requests: validators of responses that compute with binary fractions reject 0.07 as a multiple of 0.01.
-  .meta({ description: 'An amount of money with at most 2 decimals.', examples: [250.5], multipleOf: 0.01 });
+  .max(maxAmount)
+  .refine(hasFourDecimals, 'must have at most 4 decimals')
+  // Only for requests: validators of responses that compute with binary fractions reject 0.07 as a multiple of 0.0001.
+  .meta({
+    description: 'An amount of money, with at most as many decimals as the currency or the balance has.',
+    examples: [250.5],
+    multipleOf: 0.0001,
+  });
+
+/** An amount of money: more than 0, with at most the decimals of the currency, so that nothing is rounded. */
+export const money = withCheck(
+  payableMoney.meta({
+    description:
+      'An amount of money, with at most as many decimals as the currency of the school has (ISO 4217): two in euros, ' +
+      'none in yen, three in Kuwaiti dinars.',
+    examples: [250.5],
+    multipleOf: 0.0001,
+  }),
+  { check: 'amount' },
+);
 
 /** An amount of money in a response; 0 or negative (a reversal) is possible. */
 export const amount = z.number().meta({
-  description: 'An amount of money in the currency of the school, with at most 2 decimals.',
+  description: 'An amount of money in the currency of the school.',
   examples: [250.5],
 });
 

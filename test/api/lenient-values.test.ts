@@ -407,9 +407,9 @@ describe('the OpenAPI document', () => {
     });
   });
 
-  test('says that amounts have two decimals, and does not require a field that has a default', async () => {
+  test('says how many decimals amounts can have, and does not require a field that has a default', async () => {
     const { FeeComponentInput, InvoiceItemInput } = await schemas();
-    expect(FeeComponentInput?.properties['amount']).toMatchObject({ multipleOf: 0.01 });
+    expect(FeeComponentInput?.properties['amount']).toMatchObject({ multipleOf: 0.0001 });
     expect(InvoiceItemInput?.required).toEqual(['description', 'amount']);
     // Generators of types would make a field with the keyword `default` required.
     expect(InvoiceItemInput?.properties['quantity']).not.toHaveProperty('default');
