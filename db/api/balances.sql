@@ -59,7 +59,8 @@ begin
     select json_build_object(
       'rows', coalesce(json_agg(cells), '[]'),
       'next', (array_agg(id))[(p ->> 'limit')::integer],
-      'date', v_today)
+      'date', v_today,
+      'currency_decimals', core.currency_decimals(core.school_currency()))
     from (
       -- Reads students by their primary key, and the bills of each student by an index: a page costs the same in a
       -- large school.

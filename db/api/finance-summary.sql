@@ -76,6 +76,7 @@ begin
   )
   select json_build_object(
       'academic_year_id', v_year.id, 'academic_year_name', v_year.name, 'currency', core.school_currency(),
+      'currency_decimals', core.currency_decimals(core.school_currency()),
       'billed', coalesce(t.billed, 0), 'collected', coalesce(t.collected, 0),
       'outstanding', coalesce(t.outstanding, 0), 'overdue', coalesce(t.overdue, 0),
       'waived', coalesce(t.waived, 0),

@@ -166,7 +166,8 @@ comment on function api.record_payment is
 create function api.payments_export(p jsonb) returns json language plpgsql stable as $$
 begin
   perform core.require_whole_school();
-  return core.record_export_page('payment', p, p_keys => 'p.payment_date, p.id', p_cells => $cells$
+  return core.record_export_page('payment', p, p_currency => core.school_currency(),
+    p_keys => 'p.payment_date, p.id', p_cells => $cells$
     p.receipt_number, p.payment_date, s.admission_number, s.first_name || ' ' || s.last_name,
     api.class_name(c.name, c.section), coalesce(fs.name, i.invoice_number), p.amount, p.payment_method,
     p.reference_number, p.notes, (select r.receipt_number from payment r where r.id = p.reversal_of),

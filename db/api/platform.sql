@@ -77,7 +77,8 @@ select core.define_functions('platform_tenants', 'tenant',
 select core.define_record('plan', p_table => 'plan', p_key => 'p.id', p_one_row_per_key => true,
   p_source => 'plan p',
   p_columns => $$
-    p.id, p.name, p.price_monthly, core.price_currency() as currency, p.max_students, p.max_teachers,
+    p.id, p.name, p.price_monthly, core.price_currency() as currency,
+    core.currency_decimals(core.price_currency()) as currency_decimals, p.max_students, p.max_teachers,
     json_build_object('features', p.features) as features_json, p.is_public,
     (select count(*) from tenant t where t.plan_id = p.id and t.status <> 'deleted') as tenant_count, p.created_at,
     p.updated_at
@@ -523,7 +524,10 @@ end $$;
 comment on function api.platform_plans_delete is 'Deletes a plan. Audited. Raises in_use if a school has it.';
 
 create function api.platform_settings() returns json language sql stable as $$
-  select json_build_object('currency', currency, 'created_at', created_at, 'updated_at', updated_at) from setting;
+  select json_build_object(
+      'currency', currency, 'currency_decimals', core.currency_decimals(currency), 'created_at', created_at,
+      'updated_at', updated_at)
+  from setting;
 $$;
 comment on function api.platform_settings is 'The settings of the platform.';
 

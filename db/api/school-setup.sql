@@ -36,6 +36,7 @@ create function api.school_info() returns json language sql stable as $$
     'email', s.email,
     'website', s.website,
     'currency', coalesce(s.currency, 'USD'),
+    'currency_decimals', core.currency_decimals(coalesce(s.currency, 'USD')),
     'locale', coalesce(s.locale, 'en-GB'),
     'invoice_reminders', coalesce(s.invoice_reminders, true),
     'payment_details', s.payment_details,

@@ -275,7 +275,8 @@ comment on function core.json_page is
 
 -- p_keys are columns that are never null and never change; the last one is unique, and an index has the same order. So
 -- no row is repeated or skipped while others are added. p: the filters; limit; after, the `next` of the previous page.
-create function core.record_export_page(p_record text, p jsonb, p_cells text, p_keys text) returns json
+create function core.record_export_page(
+    p_record text, p jsonb, p_cells text, p_keys text, p_currency text default null) returns json
   language plpgsql stable as $$
 declare
   v_record core.record;
@@ -287,15 +288,17 @@ begin
     from jsonb_array_elements_text(p -> 'after') with ordinality k (key, place) having count(*) > 0), '');
   return core.run_unprepared(format($query$
     select json_build_object('rows', coalesce(json_agg(cells), '[]'), 'next', (array_agg(keys))[%1$s],
-      'date', core.today())
+      'date', core.today()%6$s)
     from (
       select json_build_array(%2$s) as cells, json_build_array(%3$s) as keys
       from %4$s where %5$s order by %3$s limit %1$s
     ) page $query$,
-    (p ->> 'limit')::integer, p_cells, p_keys, v_record.source, v_where), p);
+    (p ->> 'limit')::integer, p_cells, p_keys, v_record.source, v_where,
+    ', ''currency_decimals'', ' || core.currency_decimals(p_currency)), p);
 end $$;
 comment on function core.record_export_page is
-  'One page of the export of a record as {rows: [[cell, ...], ...], next, date}.';
+  'One page of the export of a record as {rows: [[cell, ...], ...], next, date}, with currency_decimals if it has '
+  'amounts, in p_currency.';
 
 create function core.fail_missing(p_record text, p_id bigint) returns void language sql stable
   return core.fail('not_found', concat('There is no ', replace(p_record, '_', ' '), ' ', p_id, '.'));

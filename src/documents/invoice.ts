@@ -19,6 +19,8 @@ export interface InvoiceData {
   letterhead: Letterhead;
   printed_on: string;
   currency: string;
+  /** The decimals of the currency. */
+  currency_decimals: number;
   issued_on: string | null;
   voided_on: string | null;
   parent_name: string | null;
@@ -47,6 +49,8 @@ export interface PaymentData {
   letterhead: Letterhead;
   printed_on: string;
   currency: string;
+  /** The decimals of the currency. */
+  currency_decimals: number;
   payment: Payment & {
     student_name: string;
     admission_number: string;
@@ -105,7 +109,7 @@ export async function invoicePdf(data: InvoiceData): Promise<Buffer> {
   const doc = openDocument({ ...heading, title: `${heading.title} ${number}` }, letterhead, 'portrait');
   const formats = localFormats(doc, letterhead.locale);
   const { day } = formats;
-  const money = formats.money(data.currency);
+  const money = formats.money(data.currency, data.currency_decimals);
   const facts: [string, string][] = [
     ['Number', number],
     ...(data.issued_on ? ([['Issued on', day(data.issued_on)]] as [string, string][]) : []),
@@ -190,7 +194,7 @@ export async function paymentPdf(data: PaymentData): Promise<Buffer> {
   const doc = openDocument({ ...heading, title }, letterhead, 'portrait');
   const formats = localFormats(doc, letterhead.locale);
   const { day } = formats;
-  const money = formats.money(data.currency);
+  const money = formats.money(data.currency, data.currency_decimals);
   const purpose = payment.invoice_number ? `Invoice ${payment.invoice_number}` : (payment.fee_structure_name ?? '');
   const facts = (
     [

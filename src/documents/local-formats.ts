@@ -10,7 +10,7 @@ interface LocalFormats {
   /** The name of a day of the week; 1 is Monday. */
   weekday: (day: number) => string;
   number: (value: number) => string;
-  money: (currency: string) => (amount: number) => string;
+  money: (currency: string, decimals: number) => (amount: number) => string;
 }
 
 const monday = Date.UTC(2024, 0, 1);
@@ -23,7 +23,7 @@ function createFormats(locale: string): LocalFormats {
     day: dayFormat(locale),
     weekday: (day) => weekday.format(monday + (day - 1) * 86_400_000),
     number: (value) => number.format(value),
-    money: (currency) => moneyFormat(currency, locale),
+    money: (currency, decimals) => moneyFormat(currency, decimals, locale),
   };
 }
 

@@ -117,10 +117,10 @@ export type Cell = string | number | boolean | Date | null;
 export interface Sheet {
   name: string;
   /**
-   * `isText` formats an .xlsx column as text, so that 007 and +234 stay as typed. `isMoney` shows two decimals. The
-   * width is in characters.
+   * `isText` formats an .xlsx column as text, so that 007 and +234 stay as typed. `decimals` formats one of amounts: each
+   * with these decimals, or with all of its own. The width is in characters.
    */
-  columns: { header: string; width?: number; isText?: boolean; isMoney?: boolean }[];
+  columns: { header: string; width?: number; isText?: boolean; decimals?: number }[];
   rows: Iterable<Cell[]> | AsyncIterable<Cell[]>;
 }
 
@@ -171,20 +171,33 @@ const packageNamespace = (name: string) => `xmlns="http://schemas.openxmlformats
 const packageContentType = (name: string) => `application/vnd.openxmlformats-package.${name}+xml`;
 const sheetContentType = (name: string) => `application/vnd.openxmlformats-officedocument.spreadsheetml.${name}+xml`;
 
-/** The positions of the cell formats in cellXfs of `styles`. */
-const formats = { header: 1, text: 2, date: 3, money: 4 };
-const styles = `<styleSheet ${main}><numFmts count="1"><numFmt numFmtId="164" formatCode="yyyy-mm-dd"/></numFmts>\
+/** Most decimals that an amount can have. */
+const maxDecimals = 4;
+const amountDecimals = Array.from({ length: maxDecimals + 1 }, (_, decimals) => decimals);
+const amountFormat = (decimals: number) => `#,##0${decimals > 0 ? `.${'0'.repeat(decimals)}` : ''}`;
+const firstAmountFormat = 165;
+/** The positions of the cell formats in cellXfs of `styles`. From `amount` on, one for each number of decimals. */
+const formats = { header: 1, text: 2, date: 3, amount: 4 };
+const numberFormats = [
+  '<numFmt numFmtId="164" formatCode="yyyy-mm-dd"/>',
+  ...amountDecimals.map((n) => `<numFmt numFmtId="${String(firstAmountFormat + n)}" formatCode="${amountFormat(n)}"/>`),
+];
+const cellFormats = [
+  '<xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0"/>',
+  '<xf numFmtId="0" fontId="1" fillId="0" borderId="0" xfId="0" applyFont="1"/>',
+  ...[49, 164, ...amountDecimals.map((n) => firstAmountFormat + n)].map(
+    (id) => `<xf numFmtId="${String(id)}" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1"/>`,
+  ),
+];
+const styles = `<styleSheet ${main}>\
+<numFmts count="${String(numberFormats.length)}">${numberFormats.join('')}</numFmts>\
 <fonts count="2"><font><sz val="11"/><name val="Calibri"/></font>\
 <font><b/><sz val="11"/><name val="Calibri"/></font></fonts>\
 <fills count="2"><fill><patternFill patternType="none"/></fill>\
 <fill><patternFill patternType="gray125"/></fill></fills>\
 <borders count="1"><border><left/><right/><top/><bottom/><diagonal/></border></borders>\
 <cellStyleXfs count="1"><xf numFmtId="0" fontId="0" fillId="0" borderId="0"/></cellStyleXfs>\
-<cellXfs count="5"><xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0"/>\
-<xf numFmtId="0" fontId="1" fillId="0" borderId="0" xfId="0" applyFont="1"/>\
-<xf numFmtId="49" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1"/>\
-<xf numFmtId="164" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1"/>\
-<xf numFmtId="4" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1"/></cellXfs>\
+<cellXfs count="${String(cellFormats.length)}">${cellFormats.join('')}</cellXfs>\
 <cellStyles count="1"><cellStyle name="Normal" xfId="0" builtinId="0"/></cellStyles></styleSheet>`;
 
 /**
@@ -218,14 +231,20 @@ function cellXml(value: Cell, at: string, format?: number): string {
   return `<c r="${at}"${style} t="inlineStr"><is><t xml:space="preserve">${xml(escapeFormula(value))}</t></is></c>`;
 }
 
-const rowXml = (cells: Cell[], row: number, columnFormats: (number | undefined)[]) =>
+/** The cell format of a value in a column of amounts. */
+function amountStyle(decimals: number, value: Cell): number {
+  const own = typeof value === 'number' ? (/\.(\d+)$/.exec(String(value))?.[1]?.length ?? 0) : 0;
+  return formats.amount + Math.min(Math.max(decimals, own), maxDecimals);
+}
+
+const rowXml = (cells: Cell[], row: number, format: (column: number, value: Cell) => number | undefined) =>
   `<row r="${String(row)}">` +
-  cells.map((cell, column) => cellXml(cell, letters(column) + String(row), columnFormats[column])).join('') +
+  cells.map((cell, column) => cellXml(cell, letters(column) + String(row), format(column, cell))).join('') +
   '</row>';
 
 async function* sheetXml({ columns, rows }: Sheet): AsyncGenerator<string> {
-  const column = ({ header, width, isText, isMoney }: Sheet['columns'][number], n: number) => {
-    const style = isText ? formats.text : isMoney ? formats.money : undefined;
+  const column = ({ header, width, isText, decimals }: Sheet['columns'][number], n: number) => {
+    const style = isText ? formats.text : decimals === undefined ? undefined : amountStyle(decimals, null);
     const position = String(n + 1);
     const styleAttribute = style === undefined ? '' : ` style="${String(style)}"`;
     const widthAttribute = `width="${String(width ?? header.length + 4)}" customWidth="1"`;
@@ -235,14 +254,13 @@ async function* sheetXml({ columns, rows }: Sheet): AsyncGenerator<string> {
 <pane ySplit="1" topLeftCell="A2" activePane="bottomLeft" state="frozen"/></sheetView></sheetViews>\
 <cols>${columns.map(column).join('')}</cols><sheetData>`;
   const headers = columns.map(({ header }) => header);
-  yield rowXml(
-    headers,
-    1,
-    headers.map(() => formats.header),
-  );
-  const columnFormats = columns.map(({ isMoney }) => (isMoney ? formats.money : undefined));
+  yield rowXml(headers, 1, () => formats.header);
+  const format = (index: number, value: Cell) => {
+    const decimals = columns[index]?.decimals;
+    return decimals === undefined ? undefined : amountStyle(decimals, value);
+  };
   let row = 1;
-  for await (const chunk of inChunks(rows)) yield chunk.map((cells) => rowXml(cells, ++row, columnFormats)).join('');
+  for await (const chunk of inChunks(rows)) yield chunk.map((cells) => rowXml(cells, ++row, format)).join('');
   yield '</sheetData></worksheet>';
 }
 

@@ -9,13 +9,19 @@ export const currencies: readonly string[] = [
   ...new Set([...Intl.supportedValuesOf('currency'), ...furtherCurrencies]),
 ].sort();
 
-/** Formats amounts of a currency (ISO 4217) with its usual decimals, but up to 2 where an amount has them. */
-export function moneyFormat(currency: string, locale: string): (amount: number) => string {
-  const options = { style: 'currency', currency } as const;
-  const { maximumFractionDigits = 2 } = new Intl.NumberFormat(locale, options).resolvedOptions();
+/** The most decimals that an amount can have. */
+const maxDecimals = 4;
+
+/**
+ * Formats amounts of a currency (ISO 4217).
+ * @param decimals  those of the currency. An amount with more of them is shown with all
+ */
+export function moneyFormat(currency: string, decimals: number, locale: string): (amount: number) => string {
   const format = new Intl.NumberFormat(locale, {
-    ...options,
-    maximumFractionDigits: Math.max(2, maximumFractionDigits),
+    style: 'currency',
+    currency,
+    minimumFractionDigits: decimals,
+    maximumFractionDigits: maxDecimals,
   });
   return (amount) => format.format(amount);
 }

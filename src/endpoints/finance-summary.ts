@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { json, resource } from '../http/endpoint.ts';
-import { amount, id, pathId } from '../http/schemas.ts';
+import { amount, currencyDecimals, id, pathId } from '../http/schemas.ts';
 
 const totals = {
   billed: amount.meta({ description: 'Equals collected + outstanding + waived.' }),
@@ -16,6 +16,7 @@ export const FinanceSummary = z
     academic_year_id: id.nullable().meta({ description: 'Null if the school has no current academic year.' }),
     academic_year_name: z.string().nullable(),
     currency: z.string().meta({ description: 'ISO 4217.', examples: ['EUR'] }),
+    currency_decimals: currencyDecimals,
     ...totals,
     by_class: z
       .array(z.object({ class_id: id.nullable(), class_name: z.string().nullable(), ...totals }))

@@ -5,6 +5,7 @@ import { withCheck } from '../http/checks.ts';
 import { choice } from '../http/coercion.ts';
 import {
   currencyCode,
+  currencyDecimals,
   date,
   Deleted,
   email,
@@ -188,6 +189,7 @@ export const Plan = z
     name: z.string(),
     price_monthly: z.number(),
     currency: priceCurrency,
+    currency_decimals: currencyDecimals,
     max_students: z.int(),
     max_teachers: z.int(),
     features_json: z.object({ features: z.array(z.string()) }),
@@ -197,7 +199,9 @@ export const Plan = z
   })
   .meta({ id: 'Plan' });
 
-export const PlatformSettings = z.object({ currency: priceCurrency, ...timestamps }).meta({ id: 'PlatformSettings' });
+export const PlatformSettings = z
+  .object({ currency: priceCurrency, currency_decimals: currencyDecimals, ...timestamps })
+  .meta({ id: 'PlatformSettings' });
 
 export const Overview = z
   .object({

@@ -4,11 +4,13 @@ import { file, json, resource } from '../http/endpoint.ts';
 import { withCoercion } from '../http/coercion.ts';
 import {
   currencyCode,
+  currencyDecimals,
   date,
   dateOf,
   email,
   flag,
   id,
+  ignored,
   nameText,
   optionalText,
   phone,
@@ -59,6 +61,7 @@ export const SchoolInfo = z
     email: z.string().nullable(),
     website: z.string().nullable(),
     currency: z.string().meta({ description: 'ISO 4217 code. Default: USD.', examples: ['GBP'] }),
+    currency_decimals: currencyDecimals,
     locale: z.string().meta({ description: 'Default: en-GB.' }),
     invoice_reminders: z.boolean().meta({
       description: 'Whether reminders for overdue invoices are sent automatically. Default: true.',
@@ -122,6 +125,7 @@ const SchoolInfoInput = z
     email: email.nullish(),
     website: optionalText(300).meta({ examples: ['https://green-valley.example'] }),
     currency: currency.optional(),
+    currency_decimals: ignored,
     locale: locale.optional(),
     invoice_reminders: formBoolean.meta({
       description:

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { json, resource } from '../http/endpoint.ts';
-import { id, timestamp } from '../http/schemas.ts';
+import { currencyDecimals, id, timestamp } from '../http/schemas.ts';
 
 const features = z
   .array(z.string())
@@ -25,7 +25,14 @@ const usage = z.object({ used: z.int(), limit: z.int() });
 export const Subscription = z
   .object({
     status: subscriptionStatus,
-    plan: z.object({ id, name: z.string(), price_monthly: z.number(), currency: priceCurrency, features }),
+    plan: z.object({
+      id,
+      name: z.string(),
+      price_monthly: z.number(),
+      currency: priceCurrency,
+      currency_decimals: currencyDecimals,
+      features,
+    }),
     started_at: timestamp.meta({ description: 'Start of the period.' }),
     current_period_end: timestamp.meta({ description: 'End of the trial or of the paid period.' }),
     grace_ends_at: timestamp.nullable().meta({
@@ -48,6 +55,7 @@ const Plans = z
       name: z.string(),
       price_monthly: z.number(),
       currency: priceCurrency,
+      currency_decimals: currencyDecimals,
       max_students: z.int(),
       max_teachers: z.int(),
       features,

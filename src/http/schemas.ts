@@ -253,6 +253,12 @@ export const amount = z.number().meta({
   examples: [250.5],
 });
 
+/** The decimals of a currency in a response. */
+export const currencyDecimals = z.int().meta({
+  description: 'How many decimals amounts in this currency have (ISO 4217): 2 in euros, 0 in yen.',
+  examples: [2],
+});
+
 /** A date and time in a request, ISO 8601. It is at most 20 years ago or 100 years ahead, unless it does not change. */
 export const moment = withCheck(
   z.iso

@@ -1,4 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
+import { strFromU8, unzipSync } from 'fflate';
+import { extractText, getDocumentProxy } from 'unpdf';
 import { currencies } from '../../src/domain/money.ts';
 import { feeSchool } from '../support/fixtures/fees.ts';
 import { type School, serviceOfFile } from '../support/server/service.ts';
@@ -102,6 +104,10 @@ describe('an amount in a request', () => {
       expect((await school.admin.post<Invoice>('/api/fees/invoices', body, 201)).data.total).toBe(0.3);
     const { data } = await school.admin.get<Buffer>('/api/finance/balances/export?format=csv');
     expect(data.toString().trim().split('\n').at(-1)).toMatch(/,0\.6,0,0,0\.6,0$/);
+    expect((await school.admin.get('/api/finance/summary')).data).toMatchObject({
+      currency: 'KWD',
+      currency_decimals: 3,
+    });
   });
 });
 
@@ -183,6 +189,90 @@ describe('prorated fees', () => {
     expect(units(fee?.amount ?? 0)).toBe(expected.reduce((sum, value) => sum + units(value), 0));
     expect(amount).toBe(fee?.amount);
   });
+});
+
+describe('amounts are written with the decimals of the currency', () => {
+  test.each([
+    ['JPY', 1250, 'JP¥1,250', 'JPY 1,250', '#,##0'],
+    ['KWD', 1250.5, 'KWD 1,250.500', 'KWD 1,250.500', '#,##0.000'],
+    ['USD', 1250.5, 'US$1,250.50', 'USD 1,250.50', '#,##0.00'],
+  ])('in %s: %f in PDFs, messages and files', async (currency, amount, printed, written, format) => {
+    const { school, studentId } = await schoolWith(currency);
+    const { admin } = school;
+    await admin.put(`/api/students/${studentId}`, { parent_email: `parent-${currency}@money.example` });
+    const body = { student_id: studentId, due_date: inAMonth, items: [{ description: 'Trip', amount }] };
+    const { data: invoice } = await admin.post<Invoice>('/api/fees/invoices', body, 201);
+    const { data: payment } = await admin.post<{ id: number }>(
+      '/api/fees/payments',
+      { invoice_id: invoice.id, amount, method: 'cash' },
+      201,
+    );
+    const textOf = async (path: string) => {
+      const { data } = await admin.get<Buffer>(path);
+      const { text } = await extractText(await getDocumentProxy(new Uint8Array(data)), { mergePages: true });
+      return text.replace(/\s+/g, ' ');
+    };
+    expect(await textOf(`/api/fees/invoices/${invoice.id}/download`)).toContain(`Total ${printed} Paid ${printed}`);
+    expect(await textOf(`/api/finance/payments/${payment.id}/receipt`)).toContain(`Received ${printed}`);
+    const [message] = await service.database.query<{ message: string }>(
+      `select message from ${school.schema}.notification_delivery where address = $1`,
+      [`parent-${currency.toLowerCase()}@money.example`],
+    );
+    expect(message?.message).toContain(`${written} `);
+    for (const [path, cells] of [
+      ['/api/fees/payments/export', ['G2']],
+      ['/api/finance/balances/export', ['D2', 'E2', 'G2']],
+    ] as const) {
+      const { data } = await admin.get<Buffer>(`${path}?format=xlsx`);
+      const parts = unzipSync(data);
+      const xml = (name: string) => strFromU8(parts[name] ?? new Uint8Array());
+      const styles = [...xml('xl/styles.xml').matchAll(/<xf numFmtId="(\d+)"[^>]*xfId="0"/g)].map(([, id]) => id);
+      const codes = new Map(
+        [...xml('xl/styles.xml').matchAll(/numFmtId="(\d+)" formatCode="([^"]+)"/g)].map(([, id, code]) => [id, code]),
+      );
+      for (const cell of cells) {
+        const style = new RegExp(`<c r="${cell}" s="(\\d+)">`).exec(xml('xl/worksheets/sheet1.xml'))?.[1];
+        expect([path, cell, codes.get(styles[Number(style)])]).toEqual([path, cell, format]);
+      }
+    }
+  });
+
+  test('a file shows all decimals of an older amount', async () => {
+    const { school, bill } = await schoolWith('USD');
+    await bill(0.25);
+    await setCurrency(school, 'JPY');
+    const { data } = await school.admin.get<Buffer>('/api/finance/balances/export?format=xlsx');
+    const sheet = strFromU8(unzipSync(data)['xl/worksheets/sheet1.xml'] ?? new Uint8Array());
+    expect(sheet).toContain('<c r="D2" s="6"><v>0.75</v></c><c r="E2" s="4"><v>0</v></c>');
+  });
+});
+
+test('the price of a plan has the decimals of the currency of prices', async () => {
+  const { operator } = service;
+  const plan = { name: 'Half', price_monthly: 12.5, max_students: 10, max_teachers: 1 };
+  const plans = '/api/platform/plans';
+  expect((await operator.post(plans, { ...plan, price_monthly: 12.555 }, 400)).details).toEqual(
+    atMost('price_monthly', 2, 'USD'),
+  );
+  const { data: made } = await operator.post<{ id: number }>(plans, plan, 201);
+  expect(made).toMatchObject({ price_monthly: 12.5, currency: 'USD', currency_decimals: 2 });
+  const settings = '/api/platform/settings';
+  const { data: changed } = await operator.put<object>(settings, { currency: 'JPY' });
+  expect(changed).toMatchObject({ currency_decimals: 0 });
+  const at = `${plans}/${made.id}`;
+  const { data: read } = await operator.get<object>(at);
+  expect(read).toMatchObject({ price_monthly: 12.5, currency: 'JPY', currency_decimals: 0 });
+  expect((await operator.put(at, { ...read, name: 'Half price' })).data).toMatchObject({ price_monthly: 12.5 });
+  expect((await operator.put(at, { price_monthly: 11.5 }, 400)).details).toEqual(noDecimals('price_monthly'));
+  expect((await operator.put(at, { price_monthly: 11 })).data).toMatchObject({ price_monthly: 11 });
+  const { data: back } = await operator.put<object>(settings, { ...changed, currency: 'KWD' });
+  expect(back).toMatchObject({ currency_decimals: 3 });
+  expect((await operator.put(at, { price_monthly: 1.234 })).data).toMatchObject({ price_monthly: 1.234 });
+  const school = await service.school();
+  expect((await school.admin.get('/api/subscription/status')).data).toMatchObject({
+    plan: { currency: 'KWD', currency_decimals: 3 },
+  });
+  await operator.put(settings, { currency: 'USD' });
 });
 
 describe('the table of currencies', () => {

@@ -93,7 +93,7 @@ describe('an export', () => {
     const row = strFromU8(unzipSync(data)['xl/worksheets/sheet1.xml'] ?? new Uint8Array()).split('<row r="2">')[1];
     expect(row).toContain('<c r="B2" s="3"><v>45658</v></c>');
     expect(row).toContain('<c r="C2" t="inlineStr"><is><t xml:space="preserve">007</t></is></c>');
-    expect(row).toContain('<c r="G2" s="4"><v>1.25</v></c>');
+    expect(row).toContain('<c r="G2" s="6"><v>1.25</v></c>');
     expect(row).toContain(`'=1+1`);
     const { data: text } = await school.admin.get<Buffer>(`${path}?to_date=2025-12-31`);
     expect(text.toString()).toContain(`,2025-01-01,007,Zoë Núñez,Blue,Tuition,1.25,cash,'=1+1,`);

@@ -48,6 +48,7 @@ test('the summary is all zeros without bills or without an academic year, a 404 
     academic_year_id: null,
     academic_year_name: null,
     currency: 'USD',
+    currency_decimals: 2,
     ...zeros,
     by_class: [],
     by_component: [],

@@ -264,19 +264,26 @@ describe('the document of an invoice', () => {
   });
 
   test.each([
-    ['VND', 'Nguyễn Thị', 'Ánh Tuyết', '₫1,250.5'],
-    ['UAH', 'Олександра', 'Шевченко', 'UAH 1,250.50'],
-    ['EUR', 'Ελένη', 'Παπαδοπούλου', '€1,250.50'],
-    ['JPY', 'Łucja', 'Çağlağ', '¥1,250.5'],
-    ['KWD', 'Ọlá', 'Ñandú', 'KWD 1,250.500'],
-  ])('uses the currency %s of the school and prints %s %s', async (currency, first_name, last_name, price) => {
-    const own = await service.school();
-    await own.admin.post('/api/school-setup/school-info', { name: `${last_name} Academy`, currency });
-    const one = await add({ student_id: await student({ first_name, last_name }, own) }, own);
-    const found = await text(`${path}/${one.id}/download`, own);
-    for (const part of [`${first_name} ${last_name}`, `${last_name} Academy`, price])
-      expect(found.replaceAll('\u00a0', ' ').normalize('NFC')).toContain(part.normalize('NFC'));
-  });
+    ['VND', 'Nguyễn Thị', 'Ánh Tuyết', 1250, '₫1,250 '],
+    ['UAH', 'Олександра', 'Шевченко', 1250.5, 'UAH 1,250.50 '],
+    ['EUR', 'Ελένη', 'Παπαδοπούλου', 1250.5, '€1,250.50 '],
+    ['JPY', 'Łucja', 'Çağlağ', 1250, '¥1,250 '],
+    ['KWD', 'Ọlá', 'Ñandú', 1250.5, 'KWD 1,250.500 '],
+    ['PKR', 'Ayesha', 'Khan', 1250.5, 'PKR 1,250.50 '],
+    ['HUF', 'Ádám', 'Szőke', 1250, 'HUF 1,250.00 '],
+    ['UYW', 'Inés', 'Núñez', 1250.1234, 'UYW 1,250.1234 '],
+  ])(
+    'uses the currency %s of the school and prints %s %s %f',
+    async (currency, first_name, last_name, amount, price) => {
+      const own = await service.school();
+      await own.admin.post('/api/school-setup/school-info', { name: `${last_name} Academy`, currency });
+      const items = [{ description: 'Museum', amount }];
+      const one = await add({ student_id: await student({ first_name, last_name }, own), items }, own);
+      const found = await text(`${path}/${one.id}/download`, own);
+      for (const part of [`${first_name} ${last_name}`, `${last_name} Academy`, price])
+        expect(found.replaceAll('\u00a0', ' ').normalize('NFC')).toContain(part.normalize('NFC'));
+    },
+  );
 
   test('fits a logo, the longest names, and words without spaces', async () => {
     const own = await service.school();

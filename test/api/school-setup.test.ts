@@ -39,6 +39,7 @@ const files = (school: School) => service.database.query(`select content_type fr
 /** The settings of a school that has changed none. */
 const defaults = {
   currency: 'USD',
+  currency_decimals: 2,
   locale: 'en-GB',
   invoice_reminders: true,
   payment_details: null,

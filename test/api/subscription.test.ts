@@ -35,7 +35,14 @@ describe('the status', () => {
     const found = await status(school);
     expect(found).toEqual({
       status: 'active',
-      plan: { id: plan.id, name: plan.name, price_monthly: 1.5, currency: 'USD', features: ['timetable'] },
+      plan: {
+        id: plan.id,
+        name: plan.name,
+        price_monthly: 1.5,
+        currency: 'USD',
+        currency_decimals: 2,
+        features: ['timetable'],
+      },
       started_at: found.started_at,
       current_period_end: found.current_period_end,
       is_final: false,

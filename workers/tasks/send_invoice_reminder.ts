@@ -19,8 +19,8 @@ interface Prepared {
 
 /** The message as text and HTML, with the invoice attached. */
 function compose({ school, recipient, document }: Prepared, pdf: Buffer): Email {
-  const { invoice, currency, letterhead } = document;
-  const money = moneyFormat(currency, letterhead.locale);
+  const { invoice, currency, currency_decimals, letterhead } = document;
+  const money = moneyFormat(currency, currency_decimals, letterhead.locale);
   const name = withoutLinks(recipient.name);
   const number = invoice.invoice_number ?? '';
   const due = dayFormat(letterhead.locale)(invoice.due_date);

@@ -7,8 +7,8 @@ export const usePlans = () => useData<Plan[]>('/api/platform/plans', { pageSize:
 
 export const settingsPath = '/api/platform/settings';
 
-/** The currency of all prices. */
-export const useCurrency = () => useData<PlatformSettings>(settingsPath).data?.currency;
+/** The currency of all prices, and its decimals. */
+export const usePriceCurrency = () => useData<PlatformSettings>(settingsPath).data;
 
 /** The features of a plan as text. */
 export const planFeatures = ({ features_json }: Plan): string =>

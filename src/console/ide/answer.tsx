@@ -23,7 +23,7 @@ async function loadAnswer(id: number, signal: AbortSignal): Promise<Answer> {
 }
 
 const isNumber = (text: string | undefined) => text !== undefined && /^-?\d+(\.\d+)?$/.test(text);
-const amount = new Intl.NumberFormat('en', { maximumFractionDigits: 2 });
+const amount = new Intl.NumberFormat('en', { maximumFractionDigits: 4 });
 const formatAmount = (value: number) => amount.format(value);
 /** The columns whose values are all numbers. */
 const numericColumns = ({ headers, rows }: Answer): number[] =>

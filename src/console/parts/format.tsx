@@ -34,9 +34,14 @@ export const formatCompactBytes = bytesAs('compact');
 /** A number for the axis of a chart, such as `10K`. */
 export const formatCompact = (value: number): string => compact.format(value);
 export const formatNumber = (value: number): string => integer.format(value);
-/** The price of a plan with its currency. */
-export const formatPrice = ({ price_monthly, currency }: { price_monthly: number; currency: string }): string =>
-  new Intl.NumberFormat(language, { style: 'currency', currency, minimumFractionDigits: 2 }).format(price_monthly);
+/** The price of a plan with its currency. A price with more decimals than the currency is shown with all of them. */
+export const formatPrice = (plan: { price_monthly: number; currency: string; currency_decimals: number }): string =>
+  new Intl.NumberFormat(language, {
+    style: 'currency',
+    currency: plan.currency,
+    minimumFractionDigits: plan.currency_decimals,
+    maximumFractionDigits: 4,
+  }).format(plan.price_monthly);
 /** A currency such as `EUR, Euro`. */
 export const currencyName = (code: string): string => `${code}, ${currencyNames.of(code) ?? code}`;
 /** The name of a month such as 2026-09. */

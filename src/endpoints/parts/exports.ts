@@ -25,6 +25,8 @@ interface ExportPage {
   next: unknown;
   /** Today at the school. */
   date: string;
+  /** The decimals of its currency, if there are amounts. */
+  currency_decimals?: number;
 }
 
 /** The limit of the format, below the header. */
@@ -107,12 +109,13 @@ export function exported(
     begin,
   }: { name: string; columns: ExportColumn[]; pageRows?: number; begin?: string },
 ): DownloadResponse {
-  const sheetColumns = columns.map(({ header, type, width = Math.max(header.length + 4, minWidths[type]) }) => ({
-    header,
-    width,
-    isText: type === 'text',
-    isMoney: type === 'money',
-  }));
+  const sheetColumns = (decimals: number) =>
+    columns.map(({ header, type, width = Math.max(header.length + 4, minWidths[type]) }) => ({
+      header,
+      width,
+      isText: type === 'text',
+      ...(type === 'money' ? { decimals } : {}),
+    }));
   return download(exportTypes, async ({ req, res, params: { format, ...filters }, call }) => {
     const isXlsx = format === undefined ? req.accepts(exportTypes) === xlsxType : format === 'xlsx';
     if (format === undefined) res.vary('Accept');
@@ -125,7 +128,7 @@ export function exported(
       if (begin !== undefined) await call(begin, filters);
       const first = await readPage();
       const rows = readRows(first, columns, isXlsx ? maxRowsOfXlsx : Infinity, readPage);
-      const sheet = { name, columns: sheetColumns, rows };
+      const sheet = { name, columns: sheetColumns(first.currency_decimals ?? 2), rows };
       const file = sheetFile(isXlsx ? 'xlsx' : 'csv', `${name}-${first.date}`, [sheet]);
       file.content.once('close', release);
       return file;

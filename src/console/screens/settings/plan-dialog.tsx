@@ -1,5 +1,5 @@
 import type { ApiResponse } from '../../data/api.ts';
-import { useCurrency } from '../../data/plans.ts';
+import { usePriceCurrency } from '../../data/plans.ts';
 import { Dialog } from '../../parts/dialogs.tsx';
 import { CheckboxField, TextField } from '../../parts/fields.tsx';
 import { featureName, featureNames, formatNumber } from '../../parts/format.tsx';
@@ -66,7 +66,7 @@ interface PlanFormProps {
 
 function PlanForm({ form, onClose, label, note }: PlanFormProps) {
   const { value, set } = form;
-  const currency = useCurrency();
+  const settings = usePriceCurrency();
   const field = (name: Exclude<keyof PlanFields, 'features' | 'is_public'>) => ({
     label: labels[name],
     isRequired: true,
@@ -80,8 +80,13 @@ function PlanForm({ form, onClose, label, note }: PlanFormProps) {
         <TextField {...field('name')} input={{ autocomplete: 'off' }} />
         <TextField
           {...field('price_monthly')}
-          hint={currency && `In ${currency}.`}
-          input={{ type: 'number', min: '0', step: '0.01', inputMode: 'decimal' }}
+          hint={settings && `In ${settings.currency}.`}
+          input={{
+            type: 'number',
+            min: '0',
+            step: String(10 ** -(settings?.currency_decimals ?? 2)),
+            inputMode: 'decimal',
+          }}
         />
       </div>
       <div class="pair">
