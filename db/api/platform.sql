@@ -544,9 +544,25 @@ comment on function api.lock_platform_settings is 'Locks the settings of the pla
 create function api.platform_settings_update(p jsonb) returns json language plpgsql as $$
 declare
   v_before jsonb := api.platform_settings();
+  v_after json;
+  v_plans text;
 begin
   update setting set currency = coalesce(p ->> 'currency', currency);
-  return api.audited('platform_settings.update', v_before, api.platform_settings());
+  v_after := api.audited('platform_settings.update', v_before, api.platform_settings());
+  if v_after ->> 'currency' <> v_before ->> 'currency' then
+    select string_agg(name, ', ' order by price_monthly, id)
+      into v_plans
+      from plan
+      where min_scale(price_monthly) > (v_after ->> 'currency_decimals')::integer;
+  end if;
+  if v_plans is not null then
+    v_after := v_after::jsonb || jsonb_build_object('warnings', json_build_array(json_build_object(
+      'path', 'currency',
+      'message', format('The prices of these plans have more decimals than %s: %s. They stay as they are.',
+        v_after ->> 'currency', v_plans))));
+  end if;
+  return v_after;
 end $$;
 comment on function api.platform_settings_update is
-  '{currency?}: changes the given settings. Prices are not converted. Audited.';
+  '{currency?}: changes the given settings. Prices are not converted; warnings names the plans whose prices have more '
+  'decimals than the new currency. Audited.';

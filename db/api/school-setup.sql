@@ -65,6 +65,34 @@ begin
 end $$;
 comment on function api.lock_school_info is 'Locks the school information.';
 
+create function api.currency_warnings(p_currency text) returns json language plpgsql stable as $$
+declare
+  v_decimals integer := core.currency_decimals(p_currency);
+  v_scope text := core.widen_scope();
+  v_counts text;
+begin
+  select string_agg(format('%s %s', count, case count when 1 then singular else singular || 's' end), ', ' order by n)
+    into v_counts
+    from (values
+      (1, 'fee component', (select count(*) from fee_component where min_scale(amount) > v_decimals)),
+      (2, 'student fee', (select count(*) from student_fee where min_scale(amount) > v_decimals)),
+      (3, 'invoice', (select count(*) from invoice i where min_scale(amount) > v_decimals
+        or exists (select from invoice_item t where t.invoice_id = i.id and min_scale(t.amount) > v_decimals))),
+      (4, 'payment', (select count(*) from payment where min_scale(amount) > v_decimals))
+    ) stored (n, singular, count)
+    where count > 0;
+  perform core.restore_scope(v_scope);
+  if v_counts is null then
+    return null;
+  end if;
+  return json_build_array(json_build_object(
+    'path', 'currency',
+    'message', format('Stored amounts have more decimals than %s: %s. They stay as they are, and can be paid.',
+      p_currency, v_counts)));
+end $$;
+comment on function api.currency_warnings is
+  'How many stored amounts have more decimals than a currency: [{path, message}]. Null if none has.';
+
 create function api.audited_school() returns jsonb language sql stable as $$
   select jsonb_build_object('name', core.tenant_summary() -> 'name')
     || coalesce((select to_jsonb(s) - 'id' from school s), '{}');
@@ -118,6 +146,8 @@ declare
   v_returned_logo_id bigint := core.picture_file_id(v_address);
   v_old_logo_id bigint;
   v_before jsonb := api.audited_school();
+  v_currency text := core.school_currency();
+  v_warnings json;
 begin
   if p ? 'name' then
     perform core.school_rename(p ->> 'name');
@@ -151,11 +181,18 @@ begin
     delete from file where id = v_old_logo_id;
   end if;
   perform core.audit_school('school_info.update', null, v_before, api.audited_school());
-  return api.school_info();
+  if p ->> 'currency' <> v_currency then
+    v_warnings := api.currency_warnings(p ->> 'currency');
+  end if;
+  if v_warnings is null then
+    return api.school_info();
+  end if;
+  return api.school_info()::jsonb || jsonb_build_object('warnings', v_warnings);
 end $$;
 comment on function api.school_setup_school_info is
   'Updates the school information. file_id is an uploaded logo and replaces the previous one; logo is an https '
-  'address, the address of the current logo to keep it, or null to delete it. Raises forbidden '
+  'address, the address of the current logo to keep it, or null to delete it. warnings says how many stored amounts '
+  'have more decimals than a new currency. Raises forbidden '
   'for is_impersonation_allowed and is_second_factor_required unless the user is an admin; invalid_state for an admin '
   'who requires a second factor but has none.';
 

@@ -20,6 +20,7 @@ export type TenantDetail = z.output<typeof platform.TenantDetail>;
 export type AuditLog = z.output<typeof platform.AuditLog>;
 export type Plan = z.output<typeof platform.Plan>;
 export type PlatformSettings = z.output<typeof platform.PlatformSettings>;
+export type SavedPlatformSettings = z.output<typeof platform.PlatformSettingsSaved>;
 export type System = z.output<typeof system.System>;
 export type FailedJob = z.output<typeof system.FailedJob>;
 export type Usage = z.output<typeof usage.Usage>;

@@ -6,6 +6,7 @@ import { choice } from '../http/coercion.ts';
 import {
   currencyCode,
   currencyDecimals,
+  currencyWarnings,
   date,
   Deleted,
   email,
@@ -203,6 +204,10 @@ export const PlatformSettings = z
   .object({ currency: priceCurrency, currency_decimals: currencyDecimals, ...timestamps })
   .meta({ id: 'PlatformSettings' });
 
+export const PlatformSettingsSaved = PlatformSettings.extend({ warnings: currencyWarnings }).meta({
+  id: 'PlatformSettingsSaved',
+});
+
 export const Overview = z
   .object({
     total_tenants: z.int(),
@@ -359,7 +364,7 @@ export const platform = resource('/platform', 'Platform', 'For operators: school
       })
       .partial()
       .meta({ id: 'PlatformSettingsChange' }),
-    response: json(PlatformSettings),
+    response: json(PlatformSettingsSaved),
   },
   'GET /audit-logs': {
     operation: 'platform_audit_logs_list',

@@ -5,6 +5,7 @@ import { withCoercion } from '../http/coercion.ts';
 import {
   currencyCode,
   currencyDecimals,
+  currencyWarnings,
   date,
   dateOf,
   email,
@@ -24,7 +25,8 @@ import { impersonationMinutes } from './impersonation.ts';
 
 const currency = currencyCode.meta({
   description:
-    'ISO 4217 code of the currency of fees, invoices and payments. Changing it does not convert existing amounts.',
+    'ISO 4217 code of the currency of fees, invoices and payments. Changing it does not convert existing amounts; ' +
+    '`warnings` says how many of them have more decimals than the new currency.',
   examples: ['GBP'],
 });
 
@@ -81,6 +83,8 @@ export const SchoolInfo = z
   })
   .meta({ id: 'SchoolInfo' });
 
+const SchoolInfoSaved = SchoolInfo.extend({ warnings: currencyWarnings }).meta({ id: 'SchoolInfoSaved' });
+
 const isHttpsAddress = (value: string) => /^https:\/\/[^\s"'<>\\]+$/.test(value) && URL.canParse(value);
 
 /** A data URL does not get here: the upload takes it out of the body. */
@@ -126,6 +130,7 @@ const SchoolInfoInput = z
     website: optionalText(300).meta({ examples: ['https://green-valley.example'] }),
     currency: currency.optional(),
     currency_decimals: ignored,
+    warnings: ignored,
     locale: locale.optional(),
     invoice_reminders: formBoolean.meta({
       description:
@@ -257,7 +262,7 @@ export const schoolSetup = resource(
         label: 'picture',
         picture: cleanPicture,
       },
-      response: json(SchoolInfo),
+      response: json(SchoolInfoSaved),
     },
     'GET /logo': {
       operation: 'school_setup_logo',

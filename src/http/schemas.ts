@@ -259,6 +259,16 @@ export const currencyDecimals = z.int().meta({
   examples: [2],
 });
 
+/** What a change of a currency leaves behind. */
+export const currencyWarnings = z
+  .array(z.object({ path: z.string().meta({ examples: ['currency'] }), message: z.string() }))
+  .optional()
+  .meta({
+    description:
+      'Only after a change of the currency: how many stored amounts have more decimals than the new one. They stay ' +
+      'as they are.',
+  });
+
 /** A date and time in a request, ISO 8601. It is at most 20 years ago or 100 years ahead, unless it does not change. */
 export const moment = withCheck(
   z.iso

@@ -21,7 +21,12 @@ interface FeeStructure {
 
 const inAMonth = new Date(Date.now() + 30 * 86_400_000).toISOString().slice(0, 10);
 const setCurrency = async (school: School, currency: string) =>
-  school.admin.post('/api/school-setup/school-info', { currency });
+  (
+    await school.admin.post<{ currency_decimals: number; warnings?: { path: string; message: string }[] }>(
+      '/api/school-setup/school-info',
+      { currency },
+    )
+  ).data;
 
 /** A school with a class and a student, whose amounts are in the currency. */
 async function schoolWith(currency: string) {
@@ -169,6 +174,39 @@ describe('a stored amount with more decimals than the new currency of the school
       noDecimals('items.1.amount'),
     );
   });
+
+  test('is counted in a warning when the currency changes', async () => {
+    const world = await schoolWith('USD');
+    const { school, yearId, classId, bill, generate, pay, studentId } = world;
+    const body = { name: 'Fees', academic_year_id: yearId, components: [component(250.5)], class_ids: [classId] };
+    const { id } = (await school.admin.post<FeeStructure>(structurePath, body, 201)).data;
+    await generate(id, { date: '2021-09-10' });
+    const [fee] = await world.feesOf(studentId);
+    await pay(fee?.id ?? 0, 0.5);
+    await pay(fee?.id ?? 0, 50);
+    await bill(1.5);
+    await bill(2.25);
+    await bill(2);
+    expect(await setCurrency(school, 'EUR')).not.toHaveProperty('warnings');
+    const changed = await setCurrency(school, 'JPY');
+    expect(changed).toMatchObject({
+      currency_decimals: 0,
+      warnings: [
+        {
+          path: 'currency',
+          message:
+            'Stored amounts have more decimals than JPY: 1 fee component, 1 student fee, 2 invoices, 1 payment. They ' +
+            'stay as they are, and can be paid.',
+        },
+      ],
+    });
+    const dinars = await setCurrency(school, 'KWD');
+    expect(dinars).toMatchObject({ currency_decimals: 3 });
+    expect(dinars).not.toHaveProperty('warnings');
+    // A client may send back what it read.
+    const { warnings, currency_decimals } = changed;
+    await school.admin.post('/api/school-setup/school-info', { warnings, currency_decimals, phone: '1' });
+  });
 });
 
 describe('prorated fees', () => {
@@ -247,7 +285,7 @@ describe('amounts are written with the decimals of the currency', () => {
   });
 });
 
-test('the price of a plan has the decimals of the currency of prices', async () => {
+test('the price of a plan has the decimals of the currency of prices, and a change of the currency names the plans that do not fit', async () => {
   const { operator } = service;
   const plan = { name: 'Half', price_monthly: 12.5, max_students: 10, max_teachers: 1 };
   const plans = '/api/platform/plans';
@@ -258,7 +296,15 @@ test('the price of a plan has the decimals of the currency of prices', async () 
   expect(made).toMatchObject({ price_monthly: 12.5, currency: 'USD', currency_decimals: 2 });
   const settings = '/api/platform/settings';
   const { data: changed } = await operator.put<object>(settings, { currency: 'JPY' });
-  expect(changed).toMatchObject({ currency_decimals: 0 });
+  expect(changed).toMatchObject({
+    currency_decimals: 0,
+    warnings: [
+      {
+        path: 'currency',
+        message: 'The prices of these plans have more decimals than JPY: Half. They stay as they are.',
+      },
+    ],
+  });
   const at = `${plans}/${made.id}`;
   const { data: read } = await operator.get<object>(at);
   expect(read).toMatchObject({ price_monthly: 12.5, currency: 'JPY', currency_decimals: 0 });
@@ -267,6 +313,7 @@ test('the price of a plan has the decimals of the currency of prices', async () 
   expect((await operator.put(at, { price_monthly: 11 })).data).toMatchObject({ price_monthly: 11 });
   const { data: back } = await operator.put<object>(settings, { ...changed, currency: 'KWD' });
   expect(back).toMatchObject({ currency_decimals: 3 });
+  expect(back).not.toHaveProperty('warnings');
   expect((await operator.put(at, { price_monthly: 1.234 })).data).toMatchObject({ price_monthly: 1.234 });
   const school = await service.school();
   expect((await school.admin.get('/api/subscription/status')).data).toMatchObject({

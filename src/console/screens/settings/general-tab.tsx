@@ -6,17 +6,21 @@ import { SelectField } from '../../parts/fields.tsx';
 import { Conflicts, FormError, SaveBar, useRecordForm } from '../../parts/forms.tsx';
 import { useLoad } from '../../data/load.ts';
 import { settingsPath } from '../../data/plans.ts';
-import type { PlatformSettings } from '../../types.ts';
+import type { PlatformSettings, SavedPlatformSettings } from '../../types.ts';
 
 const labels = { currency: 'Currency of prices' };
 const toForm = ({ currency }: PlatformSettings) => ({ currency });
 const toBody = (changes: Partial<ReturnType<typeof toForm>>) => changes;
 
-const currencies = Intl.supportedValuesOf('currency').map((code) => [code, currencyName(code)] as const);
+/** The currencies to choose from, with the present one, which may be one that the browser does not list. */
+const currenciesWith = (present: string) =>
+  [...new Set([...Intl.supportedValuesOf('currency'), present])]
+    .sort()
+    .map((code) => [code, currencyName(code)] as const);
 
 interface SettingsFormProps {
   response: { data: PlatformSettings; etag: string | undefined };
-  onSaved: (response: ApiResponse<PlatformSettings>) => void;
+  onSaved: (response: ApiResponse<SavedPlatformSettings>) => void;
 }
 
 function SettingsForm({ response, onSaved }: SettingsFormProps) {
@@ -31,7 +35,7 @@ function SettingsForm({ response, onSaved }: SettingsFormProps) {
           label={labels.currency}
           isRequired
           hint="All plans have prices in this currency. Changing it does not convert them."
-          options={currencies}
+          options={currenciesWith(response.data.currency)}
         />
       </Card>
       <SaveBar form={form} />
@@ -53,7 +57,7 @@ export function GeneralTab() {
           <SettingsForm
             response={response}
             onSaved={(saved) => {
-              showToast('Settings saved.');
+              showToast(['Settings saved.', ...(saved.data.warnings ?? []).map(({ message }) => message)].join(' '));
               settings.set(saved);
             }}
           />
