@@ -16,7 +16,7 @@ create function api.finance_totals(p_academic_year_id bigint, p_day date)
     from api.bills(p_day, p_academic_year_id)
     group by kind, class_id, status, items_digest, amount, paid_amount
   ),
-  -- Payments are allocated to the items of a fee in order, so that the components add up to the cent.
+  -- Payments are allocated to the items of a fee in order, so that the components add up exactly.
   item as (
     select e.items_digest, i.id, i.name, i.amount,
       sum(i.amount) over (partition by i.student_fee_id order by i.id) - i.amount as amount_before

@@ -127,7 +127,11 @@ begin
   elsif v_status in ('waived', 'void') then
     perform core.fail('invalid_state', format('This %s is %s and cannot be paid.', v_kind_name, v_status));
   elsif min_scale(v_amount) > greatest(v_decimals, min_scale(v_balance)) then
-    perform core.refuse_field('validation_error', 'amount', core.decimals_fault(v_amount, v_currency, v_decimals));
+    perform core.refuse_field('validation_error', 'amount', case
+      when min_scale(v_balance) > v_decimals
+        then format('must have at most %s decimals, as the balance has', min_scale(v_balance))
+      else core.decimals_fault(v_amount, v_currency, v_decimals)
+    end);
   elsif v_amount > v_balance then
     perform core.refuse_field('conflict', 'amount', case
       when core.may_compare() then format('The balance is %s.', v_balance)

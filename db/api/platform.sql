@@ -29,7 +29,7 @@ select core.define_operation('platform_plans_update', p_access => 'platform', p_
 select core.define_operation('platform_plans_delete', p_access => 'platform', p_needs_session => false,
   p_record => 'plan', p_errors => '{in_use}');
 select core.define_operation('platform_settings_get', p_access => 'platform', p_needs_session => false,
-  p_unversioned_fields => '{}');
+  p_unversioned_fields => '{warnings}');
 select core.define_operation('platform_settings_update', p_access => 'platform', p_needs_session => false,
   p_present => 'platform_settings_get', p_locked_by => 'lock_platform_settings');
 select core.define_operation('platform_audit_logs_list', p_access => 'platform', p_needs_session => false);

@@ -4,8 +4,8 @@ select core.define_operation('school_setup_status', p_needs_session => false);
 select core.define_operation('school_setup_complete', p_permission => 'setup.manage',
   p_errors => '{setup_incomplete,invalid_state}');
 select core.define_operation('school_setup_school_info', p_permission => 'setup.manage', p_content => 'takes',
-  p_present => 'stored_school_info', p_locked_by => 'lock_school_info', p_unversioned_fields => '{logo,logo_url}',
-  p_errors => '{invalid_state}');
+  p_present => 'stored_school_info', p_locked_by => 'lock_school_info',
+  p_unversioned_fields => '{logo,logo_url,warnings}', p_errors => '{invalid_state}');
 select core.define_operation('school_setup_logo', p_needs_session => false, p_content => 'gives',
   p_errors => '{not_found}');
 select core.define_operation('school_setup_academic_year', p_permission => 'setup.manage',
@@ -87,7 +87,8 @@ begin
   end if;
   return json_build_array(json_build_object(
     'path', 'currency',
-    'message', format('Stored amounts have more decimals than %s: %s. They stay as they are, and can be paid.',
+    'message', format(
+      'Stored amounts have more decimals than %s: %s. They are not changed, and open bills can be paid as they are.',
       p_currency, v_counts)));
 end $$;
 comment on function api.currency_warnings is

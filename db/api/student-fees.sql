@@ -152,11 +152,17 @@ comment on function api.billing_student_ids is
   'The students to bill: {student_ids} without duplicates, null for all. Raises invalid_reference for an unknown '
   'student.';
 
-create function api.require_billable(p_fee_structure_id bigint, p_class_ids bigint[])
-  returns void language plpgsql stable as $$
+create function api.require_billable(
+  p_fee_structure_id bigint, p_class_ids bigint[], p_currency text, p_decimals integer
+) returns void language plpgsql stable as $$
 declare
-  v_total numeric := (select sum(amount) from fee_component where fee_structure_id = p_fee_structure_id);
+  v_total numeric;
+  v_misfits text;
 begin
+  select sum(amount), string_agg(name, ', ' order by id) filter (where min_scale(amount) > p_decimals)
+    into v_total, v_misfits
+    from fee_component
+    where fee_structure_id = p_fee_structure_id;
   if p_class_ids = '{}' then
     perform core.fail('invalid_state', 'This fee structure is not assigned to any class. Assign it to a class first.');
   elsif v_total is null then
@@ -165,10 +171,15 @@ begin
     perform core.fail('invalid_state',
       'The components of this fee structure add up to more than 9999999999.99, the maximum of a fee. '
       'Reduce their amounts first.');
+  elsif v_misfits is not null then
+    perform core.fail('invalid_state', format(
+      'These components have amounts with more decimals than %s: %s. Change the amounts first.',
+      p_currency, v_misfits));
   end if;
 end $$;
 comment on function api.require_billable is
-  'Raises invalid_state for a fee structure without classes or components, or whose total exceeds the maximum.';
+  'Raises invalid_state for a fee structure without classes or components, whose total exceeds the maximum, or with an '
+  'amount from before a change of the currency that has more decimals than the new one.';
 
 create function api.billing_candidates(p_academic_year_id bigint, p_class_ids bigint[], p_student_ids bigint[])
   returns table (student_id bigint, class_id bigint, joined_on date, reason text) language sql stable as $$
@@ -290,7 +301,7 @@ begin
     perform core.refuse_field('validation_error', 'date', format(
       'must be within the academic year, from %s to %s', v_structure.start_date, v_structure.end_date));
   end if;
-  perform api.require_billable(v_structure.id, v_class_ids);
+  perform api.require_billable(v_structure.id, v_class_ids, v_currency, v_decimals);
   v_date := coalesce(v_date, least(greatest(core.today(), v_structure.start_date), v_structure.end_date));
   v_due_date := coalesce(
     (p ->> 'due_date')::date, case when v_structure.due_date >= v_date then v_structure.due_date end, v_date + 30);

@@ -489,7 +489,9 @@ begin
   if v_record_id is not null then
     v_is_restore := core.is_restore(o.record, p);
     v_repeats_deleted := p ->> 'deleted_at' is not null;
-    perform core.record_lock(o.record, v_record_id, v_is_restore or v_repeats_deleted);
+    -- To others a deleted record does not exist.
+    perform core.record_lock(o.record, v_record_id, v_is_restore
+      or v_repeats_deleted and (select core.may_see_deleted(r) from core.record r where r.name = o.record));
   end if;
   v_may_read := core.may_read(p_search_path, p_reader, p_read_scope, p);
   if not v_may_read then

@@ -294,7 +294,7 @@ begin
       from %4$s where %5$s order by %3$s limit %1$s
     ) page $query$,
     (p ->> 'limit')::integer, p_cells, p_keys, v_record.source, v_where,
-    ', ''currency_decimals'', ' || core.currency_decimals(p_currency)), p);
+    case when p_currency is not null then ', ''currency_decimals'', ' || core.currency_decimals(p_currency) end), p);
 end $$;
 comment on function core.record_export_page is
   'One page of the export of a record as {rows: [[cell, ...], ...], next, date}, with currency_decimals if it has '

@@ -152,7 +152,9 @@ describe('a stored amount with more decimals than the new currency of the school
     const pay = (amount: number, status = 201) =>
       school.admin.post('/api/fees/payments', { invoice_id: id, amount, method: 'cash' }, status);
     await pay(700);
-    expect((await pay(0.123, 400)).details).toEqual(noDecimals('amount'));
+    expect((await pay(0.123, 400)).details).toEqual([
+      { path: 'amount', message: 'must have at most 2 decimals, as the balance has' },
+    ]);
     expect(await pay(51, 409)).toMatchObject({ message: 'The balance is 50.75.' });
     await pay(50.75);
     expect((await school.admin.get<Invoice>(`/api/fees/invoices/${id}`)).data).toMatchObject({
@@ -196,9 +198,16 @@ describe('a stored amount with more decimals than the new currency of the school
           path: 'currency',
           message:
             'Stored amounts have more decimals than JPY: 1 fee component, 1 student fee, 2 invoices, 1 payment. They ' +
-            'stay as they are, and can be paid.',
+            'are not changed, and open bills can be paid as they are.',
         },
       ],
+    });
+    // An amount that does not fit is not billed again.
+    expect(
+      await school.admin.post('/api/finance/student-fees/generate', { fee_structure_id: id, date: '2021-10-10' }, 409),
+    ).toMatchObject({
+      error: 'invalid_state',
+      message: expect.stringContaining('These components have amounts with more decimals than JPY'),
     });
     const dinars = await setCurrency(school, 'KWD');
     expect(dinars).toMatchObject({ currency_decimals: 3 });
