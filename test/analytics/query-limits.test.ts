@@ -365,6 +365,17 @@ describe('a request body', () => {
     ])
       expect({ body, error: (await post(body)).json?.error }).toEqual({ body, error: 'validation_error' });
   });
+
+  test('finds a stored text in every Unicode form, in the query and in variables', async () => {
+    const { id } = await service.school({ name: 'A\u030akeby Skola' });
+    const find = (name: string) => `{ tenants(filter: { name: { equalTo: ${name} } }) { nodes { tenantId } } }`;
+    for (const name of ['\u00c5keby Skola', 'A\u030akeby Skola'])
+      for (const answer of [
+        await runQuery(find(`"${name}"`)),
+        await runQuery(`query ($name: String) ${find('$name')}`, { name }),
+      ])
+        expect(answer.data).toEqual({ tenants: { nodes: [{ tenantId: String(id) }] } });
+  });
 });
 
 describe('an error of the database', () => {

@@ -205,6 +205,25 @@ describe('a value that does not change', () => {
     // The value of another record does not count, and a null is no value.
     await school.admin.send('POST', path, { body: { [field]: value } }, 400);
   });
+
+  test('is exempt from the range of moments too, with any offset', async () => {
+    const key = { name: 'Stored key', permissions: ['student.read'] };
+    const { data } = await school.admin.post<{ id: number }>('/api/api-keys', key, 201);
+    const path = `/api/api-keys/${data.id}`;
+    await school.database.query(`update ${school.schema}.api_key set expires_at = $2 where id = $1`, [
+      data.id,
+      '2999-12-31T22:30:00Z',
+    ]);
+    for (const [name, expires_at] of [
+      ['Same text', (await school.admin.get<{ expires_at: string }>(path)).data.expires_at],
+      ['Same moment', '3000-01-01T07:30:00+09:00'],
+    ]) {
+      const changed = await school.admin.put<{ expires_at: string }>(path, { name, expires_at });
+      expect(changed.data).toMatchObject({ name, expires_at: expect.stringContaining('2999-12-31T22:30:00') });
+    }
+    const refused = await school.admin.put(path, { expires_at: '2999-12-31T22:30:00+09:00' }, 400);
+    expect(refused.details).toMatchObject([{ path: 'expires_at' }]);
+  });
 });
 
 test('a leave may be a year long, and not longer', async () => {

@@ -250,6 +250,25 @@ describe('an .xlsx', () => {
     ]);
   });
 
+  test('with cells that are merged over rows and columns has their value in each of these cells', async () => {
+    const row = (n: number, first: string, cells: string) =>
+      `<row r="${n}">${text(`A${n}`, first)}${text(`B${n}`, 'Byron')}${cells}</row>`;
+    const content = workbook(
+      sheet(
+        header +
+          row(2, 'Ada', text('D2', '0049 30') + text('F2', 'Here')) +
+          row(3, 'Bea', text('F3', 'There')) +
+          row(4, 'Cy', ''),
+        '<mergeCells count="1"><mergeCell ref="D2:E3"/></mergeCells>',
+      ),
+    );
+    expect(await imported(content)).toMatchObject([
+      { first_name: 'Ada', phone: '0049 30', roll_number: '0049 30', address: 'Here' },
+      { first_name: 'Bea', phone: '0049 30', roll_number: '0049 30', address: 'There' },
+      { first_name: 'Cy', phone: null, roll_number: null, address: null },
+    ]);
+  });
+
   test('with a formula that failed has an error in this row, and with one without a result is refused', async () => {
     expect(await errorsOf(one('<c r="F2" t="e"><f>1/0</f><v>#DIV/0!</v></c>'))).toEqual([
       '2 address: is #DIV/0!, the error of a formula',

@@ -65,6 +65,16 @@ describe('saved questions', () => {
     await analyst.get(`${path}/${question.id}`, 404);
   });
 
+  test('is changed by another order of a list in its variables, which may mean another answer', async () => {
+    const { id } = await save({
+      query: 'query ($by: [TenantOrderBy!]) { tenants(orderBy: $by) { nodes { name } } }',
+      variables: { by: ['NAME_DESC', 'TENANT_ID_ASC'] },
+    });
+    const variables = { by: ['TENANT_ID_ASC', 'NAME_DESC'] };
+    expect((await analyst.put<Question>(`${path}/${id}`, { variables })).data.variables).toEqual(variables);
+    expect((await analyst.get<Question>(`${path}/${id}`)).data.variables).toEqual(variables);
+  });
+
   test('only the owner and administrators can change a question, and nobody can change a built-in one', async () => {
     const question = await save();
     await colleague.put(`${path}/${question.id}`, { name: 'Mine' }, 403);

@@ -513,11 +513,19 @@ describe('a unique field', () => {
         request(create, {
           body: { ...(sampleBody(document, create, { id: known, marker: 'unique' }) as Body), [field]: value },
         });
-      const taken = `taken-${path.split('/').at(-1) ?? ''}${field === 'email' ? '@school.example' : ''}`;
+      const kind = path.split('/').at(-1) ?? '';
+      const taken = field === 'email' ? `taken-${kind}@school.example` : `taken ${kind}`;
       const first = await add(taken);
       expect(first.status).toBe(201);
       const other = rule === 'case-insensitive' ? taken.toUpperCase() : taken;
-      for (const answer of [await add(taken), await add(other), await request(update, { body: { [field]: other } })]) {
+      // White space and invisible characters do not make another value (decision 0060).
+      const alike = `\u200b${taken.replace(' ', '\u00a0 ')}\ufeff `;
+      for (const answer of [
+        await add(taken),
+        await add(other),
+        await add(alike),
+        await request(update, { body: { [field]: other } }),
+      ]) {
         expect(errorMismatch(answer, 409, 'conflict')).toBeUndefined();
         expect(named(answer)).toEqual([field]);
       }

@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, test } from '@jest/globals';
 import type { Client } from '../support/client/client.ts';
 import { operatorEmail, type School, serviceWithSchool, unique } from '../support/server/service.ts';
 
-const { service, school } = await serviceWithSchool({}, 3);
+const { service, school } = await serviceWithSchool({}, 5);
 
 interface Entry {
   id: number;
@@ -55,6 +55,17 @@ const changes: [string, string, () => Promise<number | null>, Record<string, { b
       return user.id;
     },
     { first_name: { before: 'Grace', after: 'Ada' } },
+  ],
+  [
+    'another email',
+    'user.update',
+    async () => {
+      const someone = { email: 'before@example.org', first_name: 'Ada', last_name: 'Byron', role_ids: [] };
+      const { data } = await school.admin.post<{ id: number }>('/api/users', someone, 201);
+      await school.admin.put(`/api/users/${data.id}`, { email: 'after@example.org' });
+      return data.id;
+    },
+    { email: { before: 'before@example.org', after: 'after@example.org' } },
   ],
   [
     'a password that another user sets',
@@ -177,6 +188,18 @@ describe('the audit log of a school', () => {
     ]);
   });
 
+  test('has the roles of a new login of a person, and those that a deleted user had', async () => {
+    const email = `${unique('ada')}@example.org`;
+    const person = { first_name: 'Ada', last_name: 'Byron', email, create_user_account: true };
+    const { data } = await school.admin.post<{ user_id: number }>('/api/teachers', person, 201);
+    await school.admin.delete(`/api/users/${data.user_id}`);
+    expect(await entries(`&target_type=user&target_id=${data.user_id}`)).toMatchObject([
+      { action: 'user.delete', changes: { email: { before: email }, roles: { before: ['teacher'], after: null } } },
+      { action: 'user.roles', changes: { roles: { before: [], after: ['teacher'] } } },
+      { action: 'user.create', changes: { email: { before: null, after: email } } },
+    ]);
+  });
+
   test('has no secret, and no entry for a request that changes nothing', async () => {
     await school.admin.put(`/api/users/${user.id}`, { password: secrets[1] });
     const { data } = await school.admin.get<{ first_name: string }>(`/api/users/${user.id}`);
@@ -188,12 +211,13 @@ describe('the audit log of a school', () => {
       expect(JSON.stringify(before)).not.toContain(secret);
   });
 
-  test('has what an operator did in the school, without the address of the operator', async () => {
+  test('has what an operator did in the school, without the address and the program of the operator', async () => {
     const at = await service.school();
     const begun = await service.operator.post<{ access_token: string }>(`/api/platform/tenants/${at.id}/impersonate`, {
       reason: 'To help the school.',
     });
-    const operator = service.anonymous.with({ Authorization: `Bearer ${begun.data.access_token}` });
+    const agent = { 'User-Agent': 'Program of the operator' };
+    const operator = service.anonymous.with({ Authorization: `Bearer ${begun.data.access_token}`, ...agent });
     await operator.get('/api/students');
     expect((await entries('', at)).slice(0, 2)).toMatchObject([
       {
@@ -201,6 +225,7 @@ describe('the audit log of a school', () => {
         actor: { email: operatorEmail },
         impersonated_email: at.adminEmail,
         ip: null,
+        user_agent: null,
       },
       { action: 'tenant.impersonate', changes: { reason: { after: 'To help the school.' } } },
     ]);
@@ -218,6 +243,37 @@ describe('the audit log of a school', () => {
     expect(await ids('&from_date=2999-01-01')).toEqual([]);
     const newestFirst = await ids('');
     expect(await ids('&sort=created_at')).toEqual(newestFirst.toReversed());
+  });
+
+  test('is filtered by days of the school, both included', async () => {
+    const at = await service.school({ time_zone: 'Asia/Tokyo' });
+    const moments = ['02-28T14:59:59.999Z', '02-28T15:00:00Z', '03-01T14:59:59.999Z', '03-01T15:00:00Z'];
+    await at.database.query(
+      `insert into platform.audit_log (actor_email, action, tenant_id, target_type, created_at)
+       select 'someone@example.org', 'day.' || n, $1, 'day', moment::timestamptz
+       from unnest($2::text[]) with ordinality m (moment, n)`,
+      [at.id, moments.map((moment) => `2026-${moment}`)],
+    );
+    const actions = async (query: string) =>
+      (await entries(`&target_type=day&sort=created_at${query}`, at)).map(({ action }) => action);
+    expect(await actions('&from_date=2026-03-01&to_date=2026-03-01')).toEqual(['day.2', 'day.3']);
+    expect(await actions('&from_date=2026-03-01')).toEqual(['day.2', 'day.3', 'day.4']);
+    expect(await actions('&to_date=2026-02-28')).toEqual(['day.1']);
+  });
+
+  test('is not shown to teachers and students, even if their roles have audit.read', async () => {
+    const at = await service.school();
+    await service.database.query(
+      `insert into ${at.schema}.role_permission (role_id, permission_id)
+       select r.id, p.id from ${at.schema}.role r, core.permission p
+       where r.is_system and r.name in ('teacher', 'student') and p.name = 'audit.read'`,
+    );
+    for (const roles of [['teacher'], ['student'], ['teacher', 'student']])
+      expect(await (await at.user(roles)).get('/api/audit-logs', 403)).toMatchObject({
+        message: 'This needs access to the whole school.',
+      });
+    const clerk = await at.role('audit.read');
+    expect((await (await at.user(['teacher', clerk])).get<Entry[]>('/api/audit-logs')).data.length).toBeGreaterThan(0);
   });
 
   test('needs audit.read for the whole school, which only admins have by default', async () => {

@@ -528,6 +528,14 @@ describe('an update of a student', () => {
     });
   });
 
+  test('changes nothing by a form that repeats the record and asks for no login with false or null', async () => {
+    const student = await createStudent({ address: 'A' });
+    for (const create_user_account of [false, 'false', '', null]) {
+      const form = { ...student, create_user_account, password: '' };
+      expect((await school.admin.put<Student>(`/api/students/${student.id}`, form)).data).toEqual(student);
+    }
+  });
+
   test('accepts the whole record as returned by GET, with one field changed, even the class', async () => {
     const one = await school.classroom(unique('Class'));
     const two = await school.classroom(unique('Class'));

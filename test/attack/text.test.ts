@@ -139,6 +139,14 @@ describe('every text of a body', () => {
     expect(found.filter(({ other }) => other > 0)).toEqual([]);
     expect(found.filter(({ normal }) => normal > 0).length).toBeGreaterThan(60);
   });
+
+  test('is stored in NFC also where no schema describes it, at any depth and in keys', async () => {
+    const variables = { [decomposed]: [{ [decomposed]: decomposed }] };
+    const body = { name: 'Forms', query: '{ tenants { totalCount } }', variables };
+    const { token } = service.operator;
+    const { json } = await send(service.url, { method: 'POST', path: '/api/platform/questions', token, body });
+    expect(json?.data).toMatchObject({ variables: { [composed]: [{ [composed]: composed }] } });
+  });
 });
 
 test('every parameter of a query is refused with invalid UTF-8 in percent-encoding, and is named', async () => {

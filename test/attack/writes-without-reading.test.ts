@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { populate } from '../support/fixtures/populate.ts';
 import { send } from '../support/client/wire.ts';
 import { type Registered, registry, sampleRequest } from '../support/server/registry.ts';
-import { type School, testService, unique } from '../support/server/service.ts';
+import { type School, testPassword, testService, unique } from '../support/server/service.ts';
 
 const service = await testService();
 afterAll(() => service.close());
@@ -128,6 +128,35 @@ describe('a write does not read:', () => {
     expect((await user.send('POST', '/api/students', request, 201)).data).toEqual({ id: data.id });
   });
 
+  test('the answer for fewer rows is the record of the answer, not the one that the path names', async () => {
+    const cashier = await school.user(['student', await school.role('payment.create')]);
+    const addStudent = (user_id?: number) =>
+      school.insert('student', {
+        first_name: 'Amina',
+        last_name: 'Okafor',
+        admission_number: unique('A'),
+        ...(user_id === undefined ? {} : { user_id }),
+      });
+    const students = [await addStudent(cashier.id), await addStudent()] as const;
+    // A log-in reads which student the user is.
+    const credentials = { tenant_id: school.id, email: cashier.email, password: testPassword };
+    const user = await service.anonymous.login(credentials);
+    const pay = async (of: number) => {
+      const items = [{ description: 'Book', amount: 20 }];
+      const invoice = { student_id: of, due_date: '2034-01-01', items };
+      const { data } = await school.admin.post<{ id: number }>('/api/fees/invoices', invoice, 201);
+      const payment = { invoice_id: data.id, amount: 20, payment_method: 'cash' };
+      return (await school.admin.post<{ id: number }>('/api/fees/payments', payment, 201)).data.id;
+    };
+    const reverse = async (payment: number) =>
+      (await user.post<{ id: number }>(`/api/finance/payments/${payment}/reverse`, { reason: 'Bounced' })).data;
+    const [own, other] = [await pay(students[0]), await pay(students[1])];
+    expect(await reverse(own)).toMatchObject({ amount: -20, reversal_of: own });
+    const ofOther = await reverse(other);
+    expect(ofOther).toEqual({ id: ofOther.id });
+    expect((await school.admin.get(`/api/finance/payments/${ofOther.id}`)).data).toMatchObject({ reversal_of: other });
+  });
+
   test('an API key without the permission to read gets only the id, also if its user may read', async () => {
     const { data } = await school.admin.post<{ key: string }>(
       '/api/api-keys',
@@ -142,5 +171,20 @@ describe('a write does not read:', () => {
       201,
     );
     expect(created.data).toEqual({ id: created.data.id });
+  });
+
+  test('an API key without the permission to read gets only the id, also if every member of staff may read', async () => {
+    const { data } = await school.admin.post<{ key: string }>(
+      '/api/api-keys',
+      { name: unique('Key'), permissions: ['notification.manage'] },
+      201,
+    );
+    const key = service.anonymous.with({ Authorization: `Bearer ${data.key}` });
+    const template = { name: unique('Trip'), title: 'Trip', message: 'We leave at nine.' };
+    const created = await key.post<{ id: number }>('/api/notifications/templates', template, 201);
+    expect(created.data).toEqual({ id: created.data.id });
+    const changed = await key.put<object>(`/api/notifications/templates/${created.data.id}`, { title: 'Journey' });
+    expect(changed.data).toEqual(created.data);
+    await key.get(`/api/notifications/templates/${created.data.id}`, 403);
   });
 });

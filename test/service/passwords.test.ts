@@ -18,3 +18,16 @@ test('verifying a password runs argon2 with the same cost for unknown and known 
   expect(verified.map(cost)).toEqual([cost(hash), cost(hash)]);
   expect(cost(hash)).toEqual(['argon2id', 'v=19', 'm=19456,p=1,t=2']);
 });
+
+test('a password that was typed in another form is compared twice, for unknown and known accounts', async () => {
+  let compared: string[] = [];
+  const passwords = shared.passwords({}, (_digest: string, password: string | Buffer) => {
+    compared.push(String(password));
+    return Promise.resolve(false);
+  });
+  for (const hash of ['the hash of an account', null]) {
+    compared = [];
+    expect(await passwords.verify(hash, 'Zoe\u0308\u00a0Byron')).toBe(null);
+    expect(compared).toEqual(['Zo\u00eb Byron', 'Zoe\u0308\u00a0Byron']);
+  }
+});

@@ -532,6 +532,29 @@ describe('slow receivers', () => {
     },
   );
 
+  test('have at most ten messages in flight together, however many events a school has', async () => {
+    const { promise, resolve } = Promise.withResolvers<undefined>();
+    const at = await service.school();
+    const { gradeId: grade_id, yearId: academic_year_id } = await at.classroom();
+    const eight = await Promise.all(Array.from({ length: 8 }, () => listen(['class.created'], at)));
+    const ninth = await listen(['student.created'], at);
+    const fast = await listen(['student.created'], at);
+    const slow = [...eight, ninth];
+    for (const { path } of slow) receiver.respondWith(path, { until: promise });
+    try {
+      await at.admin.post('/api/classes', { name: unique('Class'), grade_id, academic_year_id }, 201);
+      await until(() => eight.every((hook) => hook.messages().length === 1) || undefined);
+      await importStudents(20, at);
+      await until(() => fast.messages().length === 20 || undefined);
+      const inFlight = slow.flatMap((hook) => hook.messages());
+      expect(inFlight.length).toBeGreaterThanOrEqual(9);
+      expect(inFlight.length).toBeLessThanOrEqual(10);
+    } finally {
+      resolve(undefined);
+    }
+    await until(() => ninth.messages().length === 20 || undefined);
+  });
+
   test('that fail get no more than their share, while the other webhooks of the school get all their messages', async () => {
     const at = await service.school();
     const broken = await listen(['student.created'], at);
@@ -568,6 +591,34 @@ describe('slow receivers', () => {
       resolve(undefined);
     }
     await until(() => slow.messages().length === 2 || undefined);
+  });
+
+  test('get no further message from a job whose time is up, so that the next school has its turn', async () => {
+    const { promise, resolve } = Promise.withResolvers<undefined>();
+    const { jobLimit } = shared;
+    const { maxMs } = jobLimit;
+    const at = await service.school();
+    const slow = await listen(['student.created'], at);
+    receiver.respondWith(slow.path, { until: promise });
+    const running = () =>
+      service.database.query<{ id: string }>(
+        'select id from graphile_worker.jobs where locked_at is not null and queue_name = $1',
+        [`t${at.id}:deliver_webhooks`],
+      );
+    try {
+      await importStudents(12, at);
+      await until(() => slow.messages().length === 5 || undefined);
+      const [job] = await running();
+      expect(job).toBeDefined();
+      jobLimit.maxMs = 0;
+      resolve(undefined);
+      await until(async () => (await running()).every(({ id }) => id !== job?.id) || undefined);
+      expect(slow.messages()).toHaveLength(5);
+    } finally {
+      jobLimit.maxMs = maxMs;
+      resolve(undefined);
+    }
+    await until(() => slow.messages().length === 12 || undefined);
   });
 
   test('do not keep the worker from sending email, however many schools have one', async () => {
