@@ -502,7 +502,8 @@ describe('read-only fields', () => {
     let count = 0;
     for (const endpoint of endpoints) {
       const { body, response } = endpoint.route;
-      if ((isUpdate(endpoint.route, endpoint.method) && 'shape' in (body ?? {})) || !body || !('data' in response)) continue;
+      if ((isUpdate(endpoint.route, endpoint.method) && 'shape' in (body ?? {})) || !body || !('data' in response))
+        continue;
       const [given, returned] = [fieldsOf(body), fieldsOf(response.data)];
       const token = isForOperators(endpoint) ? service.operator.token : untouched.admin.token;
       for (const field of returned.filter((one) => !given.includes(one))) {
