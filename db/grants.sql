@@ -64,7 +64,7 @@ declare
     record_update,record_delete,record_lock,fail_missing,refuse_deleted_reference,set_row_scope,file_content,
     claim_idempotency_key,keep_idempotent_answer,require_match,require_version,names_version,version_of,
     version_of_answer,versioned_fields,is_restore,is_as_read,refuse_read_only,require_unchanged,as_timestamp,repeats,
-    chosen,refuse_untrue,is_set_by_service,fixed_names,
+    chosen,refuse_untrue,refuse_unread,is_set_by_service,fixed_names,
     record_values,unchanged_answer,unchanged_deleted_answer,may_see_deleted,
     with_present_moments,with_school_days,check_values,value_faults,order_fault,range_fault,is_stored,
     effective_rights,login_refusal,lock_rights,refresh_rights,session_set_rights,

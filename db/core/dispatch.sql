@@ -495,6 +495,9 @@ begin
   end if;
   v_may_read := core.may_read(p_search_path, p_reader, p_read_scope, p);
   if not v_may_read then
+    if v_record_id is not null then
+      perform core.refuse_unread(p -> 'read_only', v_record_id);
+    end if;
     p := p - 'read_only';
     perform set_config('app.may_compare', 'no', true);
   end if;
@@ -616,14 +619,14 @@ begin
     v_seen = core.read_in_scope(p_search_path, p_reader, current_setting('app.scope'), p, v_id)::jsonb, false);
 end $$;
 comment on function core.may_read is
-  'Whether the user of a write may read all of what it changes. Otherwise the write must not tell whether a value that '
-  'it has is the present one. p_reader is null if whoever may run the operation may read it.';
+  'Whether the user of a write may read all of what it changes. Otherwise the answer must not show whether a sent '
+  'value equals the stored one. p_reader is null if everyone who may run the operation may also read.';
 
 create function core.may_compare() returns boolean language sql stable
   return current_setting('app.may_compare', true) is distinct from 'no';
 comment on function core.may_compare is
-  'Whether an operation may treat values that do not change in another way than new ones: false if the user may not '
-  'read the record (core.may_read).';
+  'Whether an operation may skip checks for values that equal the stored ones: false if the user may not read the '
+  'record (core.may_read).';
 
 -- A write does not read. A user may be allowed to change a record, but to see none or fewer rows or fields.
 create function core.limit_to_reader(

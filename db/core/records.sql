@@ -493,6 +493,19 @@ comment on function core.refuse_read_only is
   'Raises validation_error if a request changes a field that only the service sets, unless a client can have read this '
   'value. Derived fields are ignored.';
 
+create function core.refuse_unread(p_given jsonb, p_id bigint) returns void language plpgsql stable as $$
+declare
+  v_field text := (
+    select key from jsonb_each(p_given) where key <> 'id' or value is distinct from to_jsonb(p_id) limit 1);
+begin
+  if v_field is not null then
+    perform core.refuse_field('validation_error', v_field, 'This field is read-only. Leave it out.');
+  end if;
+end $$;
+comment on function core.refuse_unread is
+  'Raises validation_error for a read-only field, right or wrong, of a user who cannot have read it from the record. '
+  'The id of the path is allowed.';
+
 create function core.require_unchanged(p_record text, p_id bigint, p_read_only jsonb) returns void
   language plpgsql stable as $$
 declare

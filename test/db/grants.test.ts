@@ -195,6 +195,7 @@ const granted: Record<string, string[]> = {
     'refuse_impersonator',
     'is_as_read',
     'refuse_read_only',
+    'refuse_unread',
     'check_values',
     'is_stored',
     'order_fault',
