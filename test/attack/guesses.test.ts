@@ -61,7 +61,8 @@ describe('a user who may change records and not read them learns nothing by gues
       const { token } = await withoutReading(endpoint);
       const { fields, etag } = await stored(endpoint);
       const shape = endpoint.route.body && 'shape' in endpoint.route.body ? endpoint.route.body.shape : {};
-      for (const [name, value] of Object.entries(fields).filter(([field]) => !(field in shape))) {
+      // The path has the id, so it is no guess.
+      for (const [name, value] of Object.entries(fields).filter(([field]) => !(field in shape) && field !== 'id')) {
         count += 1;
         const guesses = [value, typeof value === 'number' ? value + 1 : 'other'];
         const [right, wrong] = guesses.map((guess) => ({ body: { [name]: guess } }));
