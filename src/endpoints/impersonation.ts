@@ -60,8 +60,8 @@ export const impersonation = resource('/platform', 'Impersonation', 'Operators a
     description:
       `For ${String(impersonationMinutes)} minutes, if the school allows it (\`is_impersonation_allowed\`, otherwise ` +
       '409 invalid_state). ' +
-      'Logins, roles, names of users, devices, calendar feeds, notification texts and the addresses to which messages ' +
-      'and payments go cannot be changed. ' +
+      'Logins, roles, names of users, devices, calendar feeds, notification texts and the addresses to which ' +
+      'messages and payments go cannot be changed. ' +
       'Each request is recorded in the audit log with both names, and the admins of the school are notified.',
     body: ImpersonationInput,
     response: json(Impersonation, { handler: impersonate }),
