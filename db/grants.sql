@@ -62,7 +62,7 @@ declare
     evict_prepared_statements,max_prepared_statements,record_page_query,
     record_where,record_export_page,record_sort_keys,has_narrow_condition,is_search_prepared,record_insert,
     record_update,record_delete,record_lock,fail_missing,refuse_deleted_reference,set_row_scope,file_content,
-    claim_idempotency_key,keep_idempotent_answer,require_match,require_version,names_version,version_of,
+    claim_idempotency_key,keep_idempotent_answer,require_match,require_version,names_version,version_of,version_for,
     version_of_answer,versioned_fields,is_restore,is_as_read,refuse_read_only,require_unchanged,as_timestamp,repeats,
     chosen,refuse_untrue,refuse_unread,is_set_by_service,fixed_names,
     record_values,unchanged_answer,unchanged_deleted_answer,may_see_deleted,

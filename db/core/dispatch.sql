@@ -100,7 +100,7 @@ comment on function core.scope_without_permission is
 -- Security definer, because request roles cannot read the schema platform.
 create function core.admit(p_operation text, p_session_id bigint, p jsonb, p_context jsonb,
   out tenant_id bigint, out scope text, out needs_person boolean, out writes boolean, out permission text,
-  out unversioned_fields text[], out content text)
+  out content text)
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   o core.operation;
@@ -273,7 +273,6 @@ begin
   end if;
   writes := o.writes;
   permission := o.permission;
-  unversioned_fields := o.unversioned_fields;
   content := o.content;
 
   perform
@@ -383,9 +382,9 @@ begin
     end if;
   end if;
   answer := v_answer;
-  if v_admitted.unversioned_fields is not null and v_limited_answer is null then
+  if v_limited_answer is null then
     if (p_context ->> 'needs_version')::boolean then
-      version := core.version_of_answer(v_answer, v_admitted.unversioned_fields);
+      version := core.version_for(p_operation, v_answer);
     end if;
   end if;
 end $$;

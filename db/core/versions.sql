@@ -36,6 +36,20 @@ create function core.version_of(p_record text, p_answer json) returns text langu
   return core.version_of_answer(p_answer, (select r.unversioned_fields from core.record r where r.name = p_record));
 comment on function core.version_of is 'The version of a record, as core.version_of_answer.';
 
+-- A function of its own, so that a request that runs while an earlier release is installed finds no such function, and
+-- is repeated. If core.admit read the column, such a request would fail, because the earlier table lacks it.
+-- Security definer, because request roles cannot read the operations.
+create function core.version_for(p_operation text, p_answer json) returns text
+  language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_unversioned_fields text[];
+begin
+  select unversioned_fields into v_unversioned_fields from core.operation where name = p_operation;
+  return case when v_unversioned_fields is not null then core.version_of_answer(p_answer, v_unversioned_fields) end;
+end $$;
+comment on function core.version_for is
+  'The version of the answer of an operation; null if what it answers has none.';
+
 -- An ETag is `"version.body"`. Only the version counts. Weak tags (W/) are accepted, because proxies weaken them.
 create function core.names_version(p_if_match text, p_version text) returns boolean language sql immutable
   return p_if_match = '*' or coalesce(p_version in (

@@ -244,6 +244,7 @@ const granted: Record<string, string[]> = {
     'tokens_void',
     'user_id',
     'version_of',
+    'version_for',
     'version_of_answer',
     'require_version',
     'names_version',
