@@ -65,7 +65,6 @@ comment on function core.may_compare is
   'Whether an operation may skip checks for values that equal the stored ones: false if the user may not read the '
   'record (core.may_read).';
 
--- A write does not read. A user may be allowed to change a record, but to see none or fewer rows or fields.
 create function core.limit_to_reader(
   p_search_path text, p_reader core.operation, p_read_scope text, p jsonb, p_answer json
 ) returns json language plpgsql set search_path = pg_catalog, pg_temp as $$

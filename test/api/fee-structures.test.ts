@@ -111,7 +111,7 @@ describe('a fee structure', () => {
 });
 
 describe('components', () => {
-  test('whose stored names differ only in spaces are told apart by the name that is sent', async () => {
+  test('are matched by their exact name if their stored names differ only in spaces', async () => {
     const { id, components } = await createStructure({ components: [tuition, bus] });
     const [first, second] = components;
     // As an earlier version stored them.
