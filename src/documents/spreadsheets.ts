@@ -6,6 +6,7 @@ import type { RequestOwner } from '../concurrency/fair-queue.ts';
 import { createThreadPool, ThreadLimitError } from '../concurrency/thread-pool.ts';
 import type { Download, Upload } from '../domain/files.ts';
 import { ApiError } from '../domain/errors.ts';
+import { maxDecimals } from '../domain/money.ts';
 import { isXmlPart } from './xml.ts';
 
 export const csvType = 'text/csv';
@@ -171,8 +172,6 @@ const packageNamespace = (name: string) => `xmlns="http://schemas.openxmlformats
 const packageContentType = (name: string) => `application/vnd.openxmlformats-package.${name}+xml`;
 const sheetContentType = (name: string) => `application/vnd.openxmlformats-officedocument.spreadsheetml.${name}+xml`;
 
-/** Most decimals that an amount can have. */
-const maxDecimals = 4;
 const amountDecimals = Array.from({ length: maxDecimals + 1 }, (_, decimals) => decimals);
 const amountFormat = (decimals: number) => `#,##0${decimals > 0 ? `.${'0'.repeat(decimals)}` : ''}`;
 const firstAmountFormat = 165;

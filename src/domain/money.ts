@@ -9,8 +9,8 @@ export const currencies: readonly string[] = [
   ...new Set([...Intl.supportedValuesOf('currency'), ...furtherCurrencies]),
 ].sort();
 
-/** The most decimals that an amount can have. */
-const maxDecimals = 4;
+/** The most decimals that a currency of ISO 4217 has. */
+export const maxDecimals = 4;
 
 /**
  * Formats amounts of a currency (ISO 4217).

@@ -10,7 +10,7 @@ import {
   date,
   Deleted,
   email,
-  hasFourDecimals,
+  hasCurrencyDecimals,
   id,
   maxAmount,
   moment,
@@ -36,7 +36,7 @@ const price = withCheck(
     .number()
     .min(0)
     .max(maxAmount)
-    .refine(hasFourDecimals, 'must have at most 4 decimals')
+    .refine(hasCurrencyDecimals, 'must have at most 4 decimals')
     .meta({
       description: 'An amount, with at most as many decimals as the currency of prices has.',
       examples: [149.0],

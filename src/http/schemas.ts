@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { currencies } from '../domain/money.ts';
+import { currencies, maxDecimals } from '../domain/money.ts';
 import { isSettable, preparePassword } from '../domain/passwords.ts';
 import { isBlank, withoutInvisible } from '../domain/text.ts';
 import { type DayOrder, type Range, withCheck } from './checks.ts';
@@ -219,15 +219,16 @@ export function dateRange<Q extends z.ZodObject>(query: Q, maxDays = Infinity): 
 /** The largest amount of money. */
 export const maxAmount = 9_999_999_999.99;
 
-/** Whether an amount has at most 4 decimals as written, the most that a currency of ISO 4217 has. */
-export const hasFourDecimals = (amount: number) => /^\d+(\.\d{1,4})?$/.test(String(amount));
+const writtenAmount = new RegExp(`^\\d+(\\.\\d{1,${String(maxDecimals)}})?$`);
+/** Whether an amount has no more decimals as written than any currency has. */
+export const hasCurrencyDecimals = (amount: number) => writtenAmount.test(String(amount));
 
 /** An amount of money: more than 0. How many decimals it may have depends on what is paid (`api.record_payment`). */
 export const payableMoney = z
   .number()
   .positive()
   .max(maxAmount)
-  .refine(hasFourDecimals, 'must have at most 4 decimals')
+  .refine(hasCurrencyDecimals, 'must have at most 4 decimals')
   // Only for requests: validators of responses that compute with binary fractions reject 0.07 as a multiple of 0.0001.
   .meta({
     description: 'An amount of money, with at most as many decimals as the currency or the balance has.',
