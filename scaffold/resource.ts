@@ -199,6 +199,7 @@ export async function writeResource(
       `  (${String(id + 1)}, '${table}.manage', 'Change ${values.plural}$&`,
   );
   await changes.edit(permissions, /(\('teacher',[^}]*)\}/, `$1,\n      ${table}.read}`);
+  await changes.edit('db/core/impersonation.sql', /\w(?=\n {2}\}'::text\[\]\) table_name;)/, `$&,\n    ${table}`);
   await changes.edit(
     await pageOfTables(root),
     /\n\| schema of a school \|.*\n\|[-|]+(\n\|.*)*/,

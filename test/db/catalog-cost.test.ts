@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { catalogQuery } from '../../src/analytics/catalog.ts';
@@ -214,9 +215,13 @@ describe('with five times as many schools', () => {
         row[name] = await cost(each);
         // Rows that were just deleted, and a vacuum that runs meanwhile, make a single measurement too high. So does
         // another test file that creates schools: each makes all connections of the server drop their cached catalog.
-        for (let repeated = 0, less = costs[0]?.[name]; less && repeated < 20; repeated++) {
-          if (hasSamePages(less, row[name]) && hasSameRows(less, row[name])) break;
-          row[name] = await cost(each);
+        for (let repeated = 0, less = costs[0]?.[name]; less && repeated < 40; repeated++) {
+          const lowest: Cost = row[name];
+          if (hasSamePages(less, lowest) && hasSameRows(less, lowest)) break;
+          // A test file may create schools for half a minute.
+          if (repeated > 5) await pause(1_000);
+          const { pages, rows } = await cost(each);
+          row[name] = { pages: Math.min(pages, lowest.pages), rows: Math.min(rows, lowest.rows) };
         }
       }
       costs.push(row);
@@ -228,7 +233,7 @@ describe('with five times as many schools', () => {
   test.each(Object.keys(cases(0, '')))('%s at the same cost', (name) => {
     const [less, more] = costs.map((row) => row[name]);
     if (!less || !more) throw new Error('The costs were not measured.');
-    expect({ less, more, isSame: hasSamePages(less, more) }).toMatchObject({ isSame: true });
-    expect({ less, more, isSame: hasSameRows(less, more) }).toMatchObject({ isSame: true });
+    expect({ less, more, isSame: hasSamePages(less, more) }).toEqual({ less, more, isSame: true });
+    expect({ less, more, isSame: hasSameRows(less, more) }).toEqual({ less, more, isSame: true });
   });
 });
