@@ -574,8 +574,8 @@ describe('an address', () => {
     await at.admin.put(`/api/users/${user?.id}`, { password });
     expect(await second()).toBe(404);
     const third = await feed();
-    const token = unique('token');
-    await service.database.query(
+    const token = `${at.id}.${unique('token')}`;
+    await at.database.query(
       `insert into platform.one_time_token (tenant_id, user_id, purpose, hash, expires_at)
        values ($1, $2, 'password_reset', core.token_hash($3), now() + interval '1 hour')`,
       [at.id, user?.id, token],

@@ -34,7 +34,7 @@ const callers: Record<string, string> = {};
 
 /** Gives every text of these tables that may have any value a word of its own. */
 async function addWords(): Promise<typeof words> {
-  const columns = await service.database.query<{ table: string; column: string }>(
+  const columns = await school.database.query<{ table: string; column: string }>(
     `select c.relname as table, a.attname as column
      from pg_class c join pg_attribute a on a.attrelid = c.oid
      where c.relnamespace = $1::regnamespace and c.relname = any ($2) and a.atttypid = 'text'::regtype

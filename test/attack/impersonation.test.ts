@@ -164,7 +164,7 @@ describe('an operator who impersonates an admin', () => {
     const listed = await service.database.query<{ table_name: string; verbs: string[]; columns: string[] | null }>(
       'select table_name, verbs, columns from core.impersonation_change',
     );
-    const stored = await service.database.query<{ table: string; columns: string[] }>(
+    const stored = await school.database.query<{ table: string; columns: string[] }>(
       `select c.relname as table, array_agg(a.attname::text order by a.attnum) as columns
        from pg_class c join pg_attribute a on a.attrelid = c.oid
        where c.relnamespace = $1::regnamespace and c.relkind in ('r', 'p') and a.attnum > 0 and not a.attisdropped
@@ -193,7 +193,7 @@ describe('an operator who impersonates an admin', () => {
   });
 
   test('every table of a school has the trigger that applies the list', async () => {
-    const without = await service.database.query(
+    const without = await school.database.query(
       `select relname from pg_class c where relnamespace = $1::regnamespace and relkind in ('r', 'p')
          and not exists (select from pg_trigger t where t.tgrelid = c.oid and t.tgname = 'limit_impersonator' and t.tgenabled <> 'D')`,
       [school.schema],

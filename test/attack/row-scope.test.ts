@@ -478,12 +478,13 @@ test('a permission that an operation needs too, and that a user has only as a te
 test('a user without any permission has the scope of a user who sees only their own rows', async () => {
   const role = await school.role();
   const { id } = await school.user([role]);
-  const [session] = await service.database.query<{ id: string; permissions: string[] }>(
+  const [session] = await school.database.query<{ id: string; permissions: string[] }>(
     'select id, permissions from platform.session where tenant_id = $1 and user_id = $2',
     [school.id, id],
   );
   expect(session?.permissions).toEqual([]);
-  const client = new shared.pg.Client({ connectionString: service.database.url, options: '-c role=school_api' });
+  const connectionString = await school.database.addressFor();
+  const client = new shared.pg.Client({ connectionString, options: '-c role=school_api' });
   await client.connect();
   try {
     await client.query('begin');
