@@ -90,7 +90,8 @@ declare
     audit_school,limit_to_reader,read_in_scope,may_compare,scope_of
   }';
   v_platform_only text[] := '{
-    audit,is_reserved_subdomain,require_plan_fits,refuse_school_elsewhere,school_take_id,tenant_provision,
+    audit,is_reserved_subdomain,require_plan_fits,require_current_server,server_refusal,
+    refuse_school_elsewhere,school_take_id,tenant_provision,
     impersonation_begin,price_currency,
     subscription_period,subscription_period_end,subscription_lapse,passkey_begin,passkey_add,passkey_remove,
     status,failed_jobs,change_jobs,operator_set,message_admins,next_question_run,may_receive_answers

@@ -204,6 +204,7 @@ create function api.platform_tenants_create(p jsonb) returns json language plpgs
 declare
   v_id bigint;
 begin
+  perform core.require_current_server();
   perform api.tenant_check(p);
   -- The index of subdomains would wait until the other school is complete, longer than requests may wait for a lock.
   if not pg_try_advisory_xact_lock(core.lock_key('new school', hashtext(lower(p ->> 'subdomain')))) then

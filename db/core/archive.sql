@@ -60,7 +60,7 @@ begin
         'format_version', 1,
         'exported_at', now(),
         'schema_version', t.schema_version,
-        'tenant', to_jsonb(t),
+        'tenant', to_jsonb(t) - '{claim,claim_id}'::text[],
         'plan', p.name,
         'subscription', to_jsonb(s),
         'tables', v_tables)::text
@@ -130,7 +130,8 @@ create function core.archive_school(p_header jsonb) returns platform.tenant
   language sql stable set search_path = pg_catalog, pg_temp
   return jsonb_populate_record(
     null::platform.tenant,
-    '{"is_impersonation_allowed": true, "is_second_factor_required": false}' || (p_header -> 'tenant'));
+    '{"is_impersonation_allowed": true, "is_second_factor_required": false, "claim": 1}'
+      || (p_header -> 'tenant') || jsonb_build_object('claim_id', gen_random_uuid()));
 comment on function core.archive_school is
   'The row of platform.tenant in the header of a file. Columns that an older file lacks have the values of a new '
   'school.';
@@ -196,6 +197,7 @@ declare
   v_school platform.tenant;
   v_server text;
 begin
+  perform core.require_current_server();
   select * into v_school from platform.tenant t where t.id = v_file.id for update;
   if found then
     if v_school.created_at <> v_file.created_at then
@@ -258,7 +260,9 @@ begin
         'School %s (%s) is still being purged. Try again when the job purge_tenants has finished.',
         v_file.id, v_tenant.subdomain));
     end if;
-    update platform.tenant t set status = v_status, deleted_at = null where t.id = v_file.id;
+    update platform.tenant t
+      set status = v_status, deleted_at = null, claim = t.claim + 1, claim_id = v_file.claim_id
+      where t.id = v_file.id;
   else
     if exists (select from platform.tenant t where t.subdomain = v_file.subdomain) then
       perform core.fail('conflict', format('Another school of this database has the subdomain %s.', v_file.subdomain));

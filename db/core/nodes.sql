@@ -136,6 +136,7 @@ create function core.school_reserve(p jsonb, p_node_name text default null, p_av
 declare
   v_reserved_on text;
 begin
+  perform core.require_current_server();
   -- A creation that stopped is continued. A school that exists is refused by its node, as a conflict, unless the
   -- request repeats the one that created it.
   select t.id, t.node_id into id, node_id from platform.tenant t where t.subdomain = p ->> 'subdomain';

@@ -35,24 +35,40 @@ comment on function core.shared_tables is
   'tables that others refer to come first. is_copied_home: nodes send changes of the table to the home. New tables '
   'with a column tenant_id, and tables that refer to them, are included without a change here.';
 
-create function core.move_note_version(p_schema text, p_version integer) returns void
+create function core.move_note(p_schema text, p_tenant_id bigint, p_version integer) returns void
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
-  execute format('comment on schema %I is %L', p_schema, p_version);
+  execute format('comment on schema %I is %L', p_schema, (
+    select concat_ws(' ', p_version, t.claim, t.claim_id) from platform.tenant t where t.id = p_tenant_id));
 end $$;
-comment on function core.move_note_version is
-  'Notes the schema version of a school at its schema, while the row of the school has the version 0. Null when the '
-  'school is opened there: a schema with a note is a copy that no request has used.';
+comment on function core.move_note is
+  'Notes the schema version of a school and its claim at a schema, while the row of the school has the version 0. '
+  'core.move_note_remove removes the note when the school is opened there: a schema with a note is a copy that no '
+  'request has used.';
+
+create function core.move_note_remove(p_schema text) returns void
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  execute format('comment on schema %I is null', p_schema);
+end $$;
+comment on function core.move_note_remove is 'Removes the note of core.move_note.';
 
 create function core.move_version(p_schema text) returns integer
   language sql stable set search_path = pg_catalog, pg_temp
-  return obj_description(to_regnamespace(p_schema), 'pg_namespace')::integer;
-comment on function core.move_version is 'The schema version that core.move_note_version has noted.';
+  return split_part(obj_description(to_regnamespace(p_schema), 'pg_namespace'), ' ', 1)::integer;
+comment on function core.move_version is 'The schema version that core.move_note has noted.';
+
+create function core.move_claim(p_schema text) returns integer
+  language sql stable set search_path = pg_catalog, pg_temp
+  -- Earlier releases noted the version alone.
+  return nullif(split_part(obj_description(to_regnamespace(p_schema), 'pg_namespace'), ' ', 2), '')::integer;
+comment on function core.move_claim is
+  'The claim that core.move_note has noted: that of the school when it was closed. Null if an earlier release noted it.';
 
 create function core.move_close(p_tenant_id bigint, p_node_id bigint) returns void
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
-  perform core.move_note_version('tenant_' || p_tenant_id,
+  perform core.move_note('tenant_' || p_tenant_id, p_tenant_id,
     (select schema_version from platform.tenant where id = p_tenant_id));
   execute format('alter schema %I rename to %I', 'tenant_' || p_tenant_id, 'moved_tenant_' || p_tenant_id);
   -- Impersonations are not copied. Here they would begin again if the school came back before they expire.
@@ -71,10 +87,12 @@ begin
   if to_regnamespace(v_aside) is null then
     return;
   end if;
+  -- The target may have opened the school with the next claim before it was lost. Its copy must not count as later.
   update platform.tenant
-    set schema_version = core.move_version(v_aside), node_id = null
+    set schema_version = core.move_version(v_aside), node_id = null,
+      claim = greatest(claim, coalesce(core.move_claim(v_aside), 1) + 1) + 1, claim_id = gen_random_uuid()
     where id = p_tenant_id;
-  perform core.move_note_version(v_aside, null);
+  perform core.move_note_remove(v_aside);
   execute format('alter schema %I rename to %I', v_aside, 'tenant_' || p_tenant_id);
   perform core.move_jobs_release(p_tenant_id);
 end $$;

@@ -31,9 +31,20 @@ program
     await commitMigration(message, options.migrations);
   });
 
-program
-  .command('database')
-  .description('the embedded database')
+const database = program.command('database').description('the database itself: restored, copied, or embedded');
+
+database
+  .command('adopt')
+  .description(
+    'say what this database is, after it was restored, copied or promoted: the successor of the one that other servers ' +
+      'remember, or a copy that takes no part',
+  )
+  .requiredOption('--as <copy|successor>')
+  .option('--yes', 'do not ask for a confirmation')
+  .option('--json', 'print JSON')
+  .action(action(() => import('./adopt.ts'), 'databaseAdopt'));
+
+database
   .command('reset')
   .description('delete the embedded database with all its schools; the next start creates a new one')
   .option('--yes', 'skip the confirmation')

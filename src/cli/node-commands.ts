@@ -14,6 +14,7 @@ export function addNodeCommands(program: Command): void {
     .argument('<name>', 'lower-case letters, digits and hyphens, a letter first')
     .argument('<url>', 'database URL of a superuser, as the home and the forwarders reach it')
     .option('--home-url <url>', 'the home, as the node reaches it (default: as before, or DATABASE_URL)')
+    .option('--take-over', 'the node had another home, which is lost')
     .option('--json', 'print JSON')
     .action(action(() => import('./node.ts'), 'nodeAdd'));
 
@@ -22,6 +23,27 @@ export function addNodeCommands(program: Command): void {
     .description('list the nodes: their schools, whether they answer, and how far the home has copied their changes')
     .option('--json', 'print JSON')
     .action(action(() => import('./node.ts'), 'nodeList'));
+
+  node
+    .command('verify')
+    .description(
+      'compare which schools the servers have with the directory, the copies between them, and the rows that they copy; ' +
+        'change nothing',
+    )
+    .option('--json', 'print JSON')
+    .action(action(() => import('./verify.ts'), 'nodeVerify'));
+
+  node
+    .command('reconcile')
+    .description(
+      'make the directory agree with the servers, after a home or a node was restored; of two copies of a school, the ' +
+        'one with the higher claim is used, and the other kept under another name',
+    )
+    .option('--dry-run', 'only print what would be done')
+    .option('--home-url <url>', 'the home, as the nodes reach it (default: as before, or DATABASE_URL)')
+    .option('--yes', 'do not ask for a confirmation')
+    .option('--json', 'print JSON')
+    .action(action(() => import('./verify.ts'), 'nodeReconcile'));
 
   node
     .command('refresh')

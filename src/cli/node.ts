@@ -1,13 +1,15 @@
 import type pg from 'pg';
 import { reasonOf } from '../domain/reason.ts';
-import { nodeStates } from '../servers/nodes/check.ts';
+import { compareServers } from '../servers/claims.ts';
+import { nodeStates, type NodeState } from '../servers/nodes/check.ts';
 import { refreshCopies } from '../servers/nodes/copies.ts';
 import { addNode } from '../servers/nodes/join.ts';
 import { releaseReservations } from '../servers/nodes/new-schools.ts';
 import { findNode, readJoinedNodes, setDraining } from '../servers/nodes/nodes.ts';
 import { removeNode } from '../servers/nodes/remove.ts';
 import { createForwarder, removeForwarder } from '../servers/forwarder.ts';
-import { homeName } from '../servers/servers.ts';
+import { homeName, readServers } from '../servers/servers.ts';
+import { describeKept, unconfirmed } from './kept.ts';
 import type { Config } from '../process/config.ts';
 import { formatMinute, withClient } from '../process/database-access.ts';
 import { exitCodes } from './exit-codes.ts';
@@ -34,7 +36,7 @@ export async function nodeAdd(
   config: Config,
   name: string,
   url: string,
-  { json, homeUrl }: Format & { homeUrl?: string },
+  { json, homeUrl, takeOver }: Format & { homeUrl?: string; takeOver?: boolean },
 ): Promise<void> {
   checkName(name, /^[a-z][a-z0-9-]{0,39}$/, 'lower-case letters, digits and hyphens');
   const node = await withHome(config, (home, ownUrl) =>
@@ -42,14 +44,20 @@ export async function nodeAdd(
       name,
       url,
       homeUrl: homeUrl ?? ownUrl,
-      keepsHomeUrl: homeUrl === undefined,
+      keepsHomeUrl: homeUrl === undefined && !takeOver,
+      isTakenOver: takeOver === true,
       onStep: (line) => {
         if (!json) print(line);
       },
     }),
   );
   if (json) print(JSON.stringify({ id: node.id, name, status: node.status }));
-  else print(`The node ${name} is ${node.status}. Update each forwarder: school forwarder create`);
+  else
+    print(
+      `The node ${name} is ${node.status}. ` +
+        (takeOver ? 'Enter its schools in the directory: school node reconcile. Then update' : 'Update') +
+        ' each forwarder: school forwarder create',
+    );
 }
 
 /** `school node refresh`. @returns the exit code: `failed` if a node does not answer. @throws for an unknown node */
@@ -74,14 +82,34 @@ export async function nodeRefresh(config: Config, name: string | undefined, { js
   });
 }
 
-/** `school node list`. @returns the exit code: `failed` if a node does not answer */
+/** What the copies between the home and a node do, in words. */
+const copies = ({ toHome, toNode }: NodeState): string =>
+  toHome === null || toNode === null
+    ? '-'
+    : toHome === 'copying' && toNode === 'copying'
+      ? 'yes'
+      : [
+          ...(toHome === 'copying' ? [] : [`to the home: ${toHome}`]),
+          ...(toNode === 'copying' ? [] : [`to the node: ${toNode}`]),
+        ].join('; ');
+
+/**
+ * `school node list`.
+ * @returns the exit code: `failed` if a node does not answer, or the home and a node do not copy each other's tables
+ */
 export async function nodeList(config: Config, { json }: Format): Promise<number> {
-  const nodes = await withHome(config, nodeStates);
+  const { nodes, kept } = await withHome(config, async (home, url) => {
+    const [, ...servers] = await readServers(home, url);
+    return { nodes: await nodeStates(home), kept: (await compareServers(home, servers)).kept };
+  });
   if (json) {
     print(
       JSON.stringify(
-        nodes.map(({ isReachable, lagBytes, answeredAt, unreachableSince, ...node }) => ({
+        nodes.map(({ isReachable, lagBytes, answeredAt, unreachableSince, toHome, toNode, ...node }) => ({
           ...node,
+          copies_to_home: toHome,
+          copies_to_node: toNode,
+          unconfirmed_moves: unconfirmed(kept, node.name),
           is_reachable: isReachable,
           answered_at: answeredAt,
           unreachable_since: unreachableSince,
@@ -89,10 +117,10 @@ export async function nodeList(config: Config, { json }: Format): Promise<number
         })),
       ),
     );
-  } else
+  } else {
     process.stdout.write(
       table(
-        ['NODE', 'STATUS', 'SCHOOLS', 'RESERVED', 'ANSWERS', 'LAG'],
+        ['NODE', 'STATUS', 'SCHOOLS', 'RESERVED', 'ANSWERS', 'COPIES', 'LAG'],
         nodes.map((node) => [
           node.name,
           node.status,
@@ -101,11 +129,16 @@ export async function nodeList(config: Config, { json }: Format): Promise<number
           node.isReachable
             ? 'yes'
             : `no${node.unreachableSince ? `, since ${formatMinute(node.unreachableSince)}` : ''}`,
+          copies(node),
           node.lagBytes === null ? '-' : `${String(Math.ceil(node.lagBytes / 1024))} kB`,
         ]),
       ),
     );
-  return nodes.every(({ isReachable }) => isReachable) ? exitCodes.done : exitCodes.failed;
+    for (const line of describeKept(kept)) print(line);
+  }
+  return nodes.every(({ isReachable, toHome, toNode }) => isReachable && toHome === 'copying' && toNode === 'copying')
+    ? exitCodes.done
+    : exitCodes.failed;
 }
 
 /** `school node drain` */

@@ -4,7 +4,7 @@ import { openTracing, type Tracing } from '../domain/tracing.ts';
 import type { Config } from './config.ts';
 import { rolePool } from '../database/pool/pool.ts';
 import { type Metrics, openMetrics } from './metrics.ts';
-import { nodeWorkers } from './node-workers.ts';
+import { serverWorkers } from './server-workers.ts';
 import { defaultTiming, type Timing } from './timing.ts';
 import { startApi } from './api.ts';
 import { startJobWorker } from './job-worker.ts';
@@ -101,15 +101,14 @@ export async function startService(
         const nodeLogger = node === undefined ? logger : logger.child({ node });
         return startJobWorker({ ...shared, logger: nodeLogger, ownerUrl: address, node, publicUrl });
       };
-      if (names === undefined || names.includes('home')) {
-        const worker = await startAt(ownerUrl);
-        stopParts.push(() => worker.stop());
-      }
-      // The embedded server has no nodes.
-      if (config.DATABASE_URL !== undefined && names?.join() !== 'home')
-        stopParts.push(
-          nodeWorkers({ ownerUrl, names, logger, start: ({ name, url: address }) => startAt(address, name) }),
-        );
+      stopParts.push(
+        await serverWorkers({
+          ownerUrl,
+          names,
+          logger,
+          start: ({ id, name, url: address }) => startAt(address, id === null ? undefined : name),
+        }),
+      );
     }
     return { url, metricsUrl: metrics?.url, close };
   } catch (error) {

@@ -9,6 +9,7 @@ import { connectionOptions, connectionString } from './replication/connection-st
 import { forwarderSubscription } from './replication/names.ts';
 import { dropSlot, hasSlot, hasSubscription, subscribeAndCopy, unsubscribe } from './replication/subscriptions.ts';
 import { homeName } from './servers.ts';
+import { requireCurrent } from './tokens.ts';
 
 /** Creates the foreign server of a node, or of the home. Its password is in the user mapping, which only owners see. */
 async function defineServer(client: pg.Client, name: string, url: string): Promise<void> {
@@ -93,6 +94,8 @@ export async function createForwarder(
 ): Promise<void> {
   const nodes = await readNodes(home);
   if (nodes.length === 0) throw new Error('There are no nodes. A single server needs no forwarder.');
+  // It would get a directory that leads requests to the wrong servers.
+  await requireCurrent(home, []);
   await withOwner(url, async (client) => {
     // What follows drops the schema core and all foreign servers.
     const { rows } = await client.query<{ is_used: boolean; is_available: boolean }>(

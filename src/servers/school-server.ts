@@ -5,6 +5,7 @@ import { requireAnswer, withOwner } from '../database/pool/pool.ts';
 import { reasonOf } from '../domain/reason.ts';
 import { waitForSubscribers } from './replication/wait.ts';
 import { nodeOfSchool } from './servers.ts';
+import { requireCurrent } from './tokens.ts';
 
 /** How long a command waits until the home has what a node has changed. */
 const homeTimeoutMs = 2_000;
@@ -93,6 +94,7 @@ export async function importSchool(
     throw new Error(
       `This database is the node ${here[0].name}. Run the command with the DATABASE_URL of the home, and --node.`,
     );
+  await requireCurrent(home, []);
   const header = await readArchiveHeader(home, file, subdomain);
   const { rows } = await home.query<{ name: string; url: string; reserved_at: string | null }>(
     `select n.name, n.url, r.reserved_at::text as reserved_at

@@ -116,6 +116,14 @@ export async function backUp({ port }: TestServer): Promise<string> {
   return folder;
 }
 
+/** Starts a server with the data of a backup beside the other one, on another port. */
+export async function startCopy(backup: string): Promise<TestServer> {
+  const server = { folder: backup, port: await freePort() };
+  await appendFile(join(backup, 'postgresql.conf'), `port = ${String(server.port)}\n`);
+  await startServer(server);
+  return server;
+}
+
 /** Replaces the data of a server by those of a backup. */
 export async function restore(server: TestServer, backup: string): Promise<void> {
   await stopServer(server);

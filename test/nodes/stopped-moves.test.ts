@@ -297,7 +297,7 @@ describe('a move that stops', () => {
     });
     await expect(stopped).rejects.toThrow(Stopped);
     // As if the copies were made with an earlier version.
-    await rows('node-2', `select core.move_note_version('${school.schema}', 1)`);
+    await rows('node-2', `select core.move_note('${school.schema}', ${school.id}, 1)`);
     await expect(move(school, 'node-2')).rejects.toThrow('was migrated');
     await school.admin.get('/api/students');
     await cancel(school, 'node-2');

@@ -3,7 +3,8 @@ import { withOwner } from '../../src/database/pool/pool.ts';
 import type { TaskContext } from '../task-context.ts';
 
 /**
- * Stores which nodes of the home answer, and since when the others do not. Does nothing on a node and on a single server.
+ * Stores which nodes of the home answer, and since when the others do not, and which servers were restored to an earlier
+ * moment. Does nothing on a node and on a single server.
  */
 export async function check_nodes(
   _payload: unknown,
@@ -13,7 +14,15 @@ export async function check_nodes(
     'select array(select json_object_keys(core.node_reachability())) as names',
   );
   if (!rows[0]?.names.length) return;
-  for (const { name, error, isChanged } of await withOwner(ownerUrl, checkNodes)) {
+  for (const { name, error, isChanged, tokens } of await withOwner(ownerUrl, checkNodes)) {
+    if (tokens !== undefined && tokens !== 'accepted')
+      logger.error({
+        message:
+          tokens === 'home behind'
+            ? 'This database is older than a node remembers it, so its worker stops. See: school node verify'
+            : 'A node is older than the home remembers it, so its worker stops. See: school node verify',
+        node: name,
+      });
     if (!isChanged) continue;
     if (error === undefined) logger.info({ message: 'A node answers again.', node: name });
     else

@@ -80,8 +80,9 @@ async function createTables(move: Move): Promise<void> {
     await target.query('select core.tenant_migrate($1)', [school]);
     await target.query('update platform.tenant set schema_version = 0 where id = $1', [school]);
     // dropEarlierCopy and lockSchool read it: the row of the school has 0.
-    await target.query('select core.move_note_version($1, (select max(version) from platform.tenant_migration))', [
+    await target.query('select core.move_note($1, $2, (select max(version) from platform.tenant_migration))', [
       schemaOf(school),
+      school,
     ]);
   });
   await asReplica(target, async () => {

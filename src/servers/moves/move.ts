@@ -2,7 +2,9 @@ import type pg from 'pg';
 import { withOwner } from '../../database/pool/pool.ts';
 import { inTransaction } from '../../database/transaction.ts';
 import { hasSubscription } from '../replication/subscriptions.ts';
+import { requireAgreement } from '../claims.ts';
 import { readServers, type Server } from '../servers.ts';
+import { requireCurrent } from '../tokens.ts';
 import { pauseSchool } from './pause.ts';
 import { type CopyProgress, copySchool } from './copy.ts';
 import { endReplication, hasPublication, requireOnlyMove, subscriptionTo } from './replication.ts';
@@ -82,11 +84,13 @@ async function openSchool({ source, target, school }: Move): Promise<void> {
   );
   await inTransaction(target, async () => {
     const { rowCount } = await target.query(
-      'update platform.tenant set schema_version = $2, node_id = null where id = $1 and node_id is not null',
+      `update platform.tenant
+       set schema_version = $2, node_id = null, claim = claim + 1, claim_id = gen_random_uuid()
+       where id = $1 and node_id is not null`,
       [school, rows[0]?.version],
     );
     if (rowCount === 1) {
-      await target.query('select core.move_note_version($1, null)', [schemaOf(school)]);
+      await target.query('select core.move_note_remove($1)', [schemaOf(school)]);
       await target.query('select core.move_jobs_add($1)', [rows[0]?.jobs]);
     } else if (!(await isOpenOn(target, school))) throw new Error('The row of the school is missing on the target.');
   });
@@ -124,6 +128,9 @@ export async function moveSchool(home: pg.Client, options: MoveOptions): Promise
   } = options;
   return withMoveLock(home, school, async () => {
     const { servers, isPaused, ...plan } = await planMove(home, options);
+    const nodes = [plan.from, plan.to].filter(({ id }) => id !== null);
+    await requireCurrent(home, nodes);
+    if (!isPaused) await requireAgreement(home, nodes);
     return withOwner(plan.from.url, (source) =>
       withOwner(plan.to.url, async (target) => {
         const move = { ...plan, source, target };

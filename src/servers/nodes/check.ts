@@ -1,13 +1,18 @@
 import type pg from 'pg';
 import { answerTimeoutMs, withOwnerInTime } from '../../database/pool/pool.ts';
 import { reasonOf } from '../../domain/reason.ts';
-import { homeSubscription } from '../replication/names.ts';
+import { type CopyState, copyState } from '../replication/copy-state.ts';
+import { homeSubscription, nodeSubscription } from '../replication/names.ts';
+import { exchangeToken, type TokenOutcome } from '../tokens.ts';
 import { type Node, readJoinedNodes, readNodes } from './nodes.ts';
 
 /** A node, and whether it answers now. */
 export interface NodeState extends Omit<Node, 'url'> {
   isReachable: boolean;
-  /** Bytes of changes of the node that the home has not copied yet; null if unknown. */
+  /** What the subscription of the home to the node does, and that of the node to the home; null if unknown. */
+  toHome: CopyState | null;
+  toNode: CopyState | null;
+  /** Bytes of changes of the node that the home has not copied yet; null if unknown, or if another database copies. */
   lagBytes: number | null;
 }
 
@@ -16,15 +21,19 @@ export async function nodeStates(home: pg.ClientBase): Promise<NodeState[]> {
   const nodes = await readNodes(home);
   return Promise.all(
     nodes.map(async ({ url, ...node }) => {
-      const lag = await withOwnerInTime(url, answerTimeoutMs, async (client) => {
+      const found = await withOwnerInTime(url, answerTimeoutMs, async (client) => {
         const { rows } = await client.query<{ bytes: string | null }>(
           `select pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn) as bytes
            from pg_replication_slots where slot_name = $1`,
           [homeSubscription(node.id)],
         );
-        return rows[0]?.bytes ?? null;
+        const toHome = await copyState(home, client, homeSubscription(node.id));
+        const toNode = await copyState(client, home, nodeSubscription(node.id));
+        return { bytes: rows[0]?.bytes ?? null, toHome, toNode };
       }).catch(() => undefined);
-      return { ...node, isReachable: lag !== undefined, lagBytes: lag == null ? null : Number(lag) };
+      const { bytes = null, toHome = null, toNode = null } = found ?? {};
+      const lagBytes = bytes === null || toHome === 'taken by another database' ? null : Number(bytes);
+      return { ...node, isReachable: found !== undefined, toHome, toNode, lagBytes };
     }),
   );
 }
@@ -36,6 +45,8 @@ export interface NodeCheck {
   error: string | undefined;
   /** Whether the earlier check had the other result. The first one counts as a change only if the node is down. */
   isChanged: boolean;
+  /** Which of the two servers is older than the other one remembers it; undefined if the node did not answer. */
+  tokens: TokenOutcome | undefined;
 }
 
 /** @returns the queue of a node. @throws if the node does not answer in time, or if another database does */
@@ -47,7 +58,10 @@ async function queueOf({ id, url }: Node): Promise<object> {
   return rows[0].queue;
 }
 
-/** Asks all nodes that have joined for their queues, and stores these and whether the nodes answer. */
+/**
+ * Asks all nodes that have joined for their queues, and stores these and whether the nodes answer. Renews the tokens by
+ * which servers notice that one of them was restored to an earlier moment.
+ */
 export async function checkNodes(home: pg.ClientBase): Promise<NodeCheck[]> {
   const nodes = await readJoinedNodes(home);
   const checked = await Promise.all(
@@ -58,6 +72,13 @@ export async function checkNodes(home: pg.ClientBase): Promise<NodeCheck[]> {
       ),
     ),
   );
+  const tokens = new Map<number, TokenOutcome>();
+  for (const { node, answers } of checked)
+    if (answers)
+      await exchangeToken(home, node, true).then(
+        (outcome) => tokens.set(node.id, outcome),
+        () => undefined,
+      );
   await home.query(
     `update platform.node n
      set answered_at = case when c.answers then now() else n.answered_at end,
@@ -71,5 +92,6 @@ export async function checkNodes(home: pg.ClientBase): Promise<NodeCheck[]> {
     name: node.name,
     error,
     isChanged: answers === (node.unreachableSince !== null),
+    tokens: tokens.get(node.id),
   }));
 }

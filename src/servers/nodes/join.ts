@@ -12,8 +12,11 @@ import {
   subscribedAddress,
   unsubscribe,
 } from '../replication/subscriptions.ts';
+import { requireAgreement } from '../claims.ts';
+import { adoptAsSuccessor, exchangeToken, requireCurrent } from '../tokens.ts';
 import { refreshCopies } from './copies.ts';
 import { findNode, type Node, readNodes } from './nodes.ts';
+import { takeOver } from './take-over.ts';
 
 /** Ids of rows that other servers copy start here on a node, so that no two servers give the same id. */
 const firstId = (node: number) => node * 10 ** 12;
@@ -113,14 +116,15 @@ async function prepareNode(client: pg.Client, { id, name }: Node): Promise<void>
 /**
  * Drops the subscriptions between a node and the home if one has lost its slot, so that both begin again with a copy.
  * Backups contain no slots, and the positions of a restored server say nothing about the changes that the others have.
+ * @param always  also if both have their slots
  */
-async function forgetLostSlots(home: pg.Client, node: pg.Client, id: number): Promise<void> {
+async function forgetSlots(home: pg.Client, node: pg.Client, id: number, always: boolean): Promise<void> {
   const pairs: [pg.Client, string, pg.Client][] = [
     [node, nodeSubscription(id), home],
     [home, homeSubscription(id), node],
   ];
   const areLost = await Promise.all(pairs.map((pair) => hasLostSlot(...pair)));
-  if (!areLost.includes(true)) return;
+  if (!always && !areLost.includes(true)) return;
   // By the one without a slot, which comes last, a repeated command finds what a stopped one has left.
   for (const [subscriber, name, publisher] of areLost[0] ? pairs.toReversed() : pairs) {
     await unsubscribe(subscriber, name);
@@ -132,22 +136,27 @@ async function forgetLostSlots(home: pg.Client, node: pg.Client, id: number): Pr
 const sendSchools = (node: pg.Client) =>
   asReplica(node, () => node.query('update platform.tenant set id = id where node_id is null'));
 
-interface NewNode {
-  name: string;
-  url: string;
-  /** The home, as the node reaches it. */
+/** The home, as a node reaches it. */
+interface HomeAddress {
   homeUrl: string;
   /** A node that has subscribed to the home keeps the address that it has. */
   keepsHomeUrl?: boolean;
+}
+
+interface NewNode extends HomeAddress {
+  name: string;
+  url: string;
+  /** The node had another home, which is lost. */
+  isTakenOver?: boolean;
   onStep: (line: string) => void;
 }
 
-/** Lets the node copy the tables of the platform. */
-const copyToNode = (home: pg.Client, node: Node, { homeUrl, keepsHomeUrl }: NewNode) =>
+/** Lets the node copy the tables of the platform. @param always  also if the copies work */
+const copyToNode = (home: pg.Client, node: Node, { homeUrl, keepsHomeUrl }: HomeAddress, always = false) =>
   withOwner(node.url, async (client) => {
     const subscription = nodeSubscription(node.id);
     const address = keepsHomeUrl ? await subscribedAddress(client, subscription) : undefined;
-    await forgetLostSlots(home, client, node.id);
+    await forgetSlots(home, client, node.id, always);
     await prepareNode(client, node);
     await subscribeAndCopy(client, subscription, homeUrl, 'school_platform', address);
   });
@@ -164,6 +173,23 @@ async function copyToHome(home: pg.Client, node: Node): Promise<void> {
   await withOwner(node.url, sendSchools);
 }
 
+/** Lets the home and a node copy each other's tables again. */
+export async function copyAgain(home: pg.Client, node: Node, address: HomeAddress): Promise<void> {
+  await copyToNode(home, node, address, true);
+  await copyToHome(home, node);
+}
+
+/**
+ * Checks that a node that is added again has the schools that the directory has there. A backup of it that is older than
+ * the last move would have others. Then says that it takes the place of the node that the home remembers.
+ */
+async function readmit(home: pg.Client, node: Node): Promise<void> {
+  if (node.status === 'joining') return;
+  await requireAgreement(home, [node], { ignoresCopies: true });
+  await withOwner(node.url, (client) => adoptAsSuccessor(client, node.url));
+  await exchangeToken(home, node, true);
+}
+
 /**
  * Makes a database a node: migrates it, and lets it and the home copy each other's tables. Repeating it after an error
  * continues. If a slot was lost, as when the node was restored from a backup, both copy everything again.
@@ -171,6 +197,8 @@ async function copyToHome(home: pg.Client, node: Node): Promise<void> {
  */
 export async function addNode(home: pg.Client, added: NewNode): Promise<Node> {
   const { name, url, onStep } = added;
+  await requireCurrent(home, []);
+  if (added.isTakenOver) await takeOver(home, name, url);
   await requireJoinable(home, name, url);
   await home.query(`insert into platform.node (name, url) values ($1, $2) on conflict (name) do update set url = $2`, [
     name,
@@ -180,6 +208,7 @@ export async function addNode(home: pg.Client, added: NewNode): Promise<Node> {
   await home.query('select core.define_publications()');
   await migrate({ ownerUrl: url });
   onStep('node: migrated');
+  await readmit(home, node);
   await copyToNode(home, node, added);
   onStep('node: has copies of the tables of the platform');
   await copyToHome(home, node);

@@ -1,6 +1,8 @@
 import pg from 'pg';
 import { answerTimeoutMs, requireAnswer, withOwner, withOwnerInTime } from '../../database/pool/pool.ts';
 
+import { requireCurrent } from '../tokens.ts';
+
 /** The connection ended, or the state of the transaction is unknown. A statement that was canceled was rolled back. */
 const isUncertain = (error: unknown) =>
   !(error instanceof pg.DatabaseError) || /^(57P|08|40003$)/.test(error.code ?? '');
@@ -57,6 +59,7 @@ export async function onNodeOfNewSchool<T>(
   name: string | undefined,
   create: (server: pg.Client, reserved: { reserved_id?: number }) => Promise<T>,
 ): Promise<T> {
+  await requireCurrent(home, []);
   /** Nodes that have not answered this call. */
   const avoided: number[] = [];
   for (;;) {

@@ -4,6 +4,8 @@ import { answerTimeoutMs, withOwner, withOwnerInTime } from '../../database/pool
 import { inTransaction } from '../../database/transaction.ts';
 import { homeSubscription, nodeSubscription } from '../replication/names.ts';
 import { dropSlot, unsubscribe } from '../replication/subscriptions.ts';
+import { requireAgreement } from '../claims.ts';
+import { requireCurrent } from '../tokens.ts';
 import { withCopiesLock } from './copies.ts';
 import { findNode, type Node, readNodes } from './nodes.ts';
 
@@ -190,6 +192,7 @@ const endCopies = ({ id, url }: Node) =>
     await inTransaction(client, async () => {
       await client.query('drop publication if exists school_facts, school_tenants');
       await client.query('delete from platform.node');
+      await client.query('delete from platform.server_token');
     });
   });
 
@@ -205,6 +208,8 @@ export async function removeNode(
   { isLost = false, deletesSchools = false }: { [option in keyof RemoveOptions]?: boolean | undefined } = {},
 ): Promise<void> {
   const node = await findNode(home, name);
+  await requireCurrent(home, isLost ? [] : [node]);
+  if (!isLost) await requireAgreement(home, [node]);
   if (deletesSchools && !(await isLostNode(node)))
     throw new Error(`The node ${name} answers. Move its schools to other servers instead.`);
   // A move that has only begun finds that the node no longer takes part before it pauses its school.
@@ -221,5 +226,6 @@ export async function removeNode(
   await unsubscribe(home, homeSubscription(node.id));
   if (!isLost) await endCopies(node);
   await dropSlot(home, nodeSubscription(node.id));
+  await home.query('delete from platform.server_token where server = $1', [`node_${String(node.id)}`]);
   await home.query('delete from platform.node where id = $1', [node.id]);
 }

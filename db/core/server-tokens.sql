@@ -1,0 +1,84 @@
+-- How servers notice that one of them was restored to an earlier moment, or runs twice
+-- (docs/decisions/0069-claims-and-tokens-of-servers.md).
+
+create function core.server_refusal() returns text
+  language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+    select case
+      when exists (select from platform.database_identity where is_copy) then
+        'This database is a copy beside the one that schools use (school database adopt --as copy).'
+      else (
+        select format(
+          'This database is older than %s remembers it: it was restored to an earlier moment, or a copy of it is in '
+          'service. Look at `school node verify`, then say what it is: school database adopt --as copy or successor.',
+          coalesce((select 'node ' || n.name from platform.node n where 'node_' || n.id = t.server), 'the home'))
+        from platform.server_token t
+        where t.behind_since is not null and not t.is_adopted
+        order by t.server
+        limit 1)
+      end
+  $$;
+comment on function core.server_refusal is
+  'Why this server must not run jobs, and not create or move schools; null if it may. Security definer, because nobody '
+  'but the owner may read the tokens.';
+
+create function core.require_current_server() returns void language plpgsql as $$
+declare
+  v_refusal text := core.server_refusal();
+begin
+  if v_refusal is not null then
+    perform core.fail('unavailable', v_refusal);
+  end if;
+end $$;
+comment on function core.require_current_server is
+  'Raises unavailable if this server is a copy, or older than another one remembers it.';
+
+create function core.exchange_token(p_server text, p_other platform.server_token, p_token uuid,
+  out outcome text, out counter bigint)
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  v_own platform.server_token;
+begin
+  insert into platform.server_token (server) values (p_server) on conflict do nothing;
+  select * into v_own from platform.server_token t where t.server = p_server for update;
+  outcome := case
+    when v_own.is_adopted or p_other.is_adopted then 'accepted'
+    when v_own.token is not distinct from p_other.token and v_own.counter = p_other.counter then 'accepted'
+    -- The last renewal has not reached the other server, or not this one.
+    when v_own.earlier_token = p_other.token and v_own.counter = p_other.counter + 1 then 'accepted'
+    when v_own.token = p_other.earlier_token and v_own.counter = p_other.counter - 1 then 'accepted'
+    when v_own.counter >= p_other.counter then 'other_behind'
+    else 'own_behind'
+  end;
+  counter := greatest(v_own.counter, p_other.counter) + 1;
+  if outcome = 'accepted' and p_token is not null then
+    update platform.server_token t
+      set counter = exchange_token.counter, token = p_token, earlier_token = p_other.token, behind_since = null,
+        other_behind_since = null, is_adopted = false
+      where t.server = p_server;
+  elsif outcome <> 'accepted' then
+    update platform.server_token t
+      set behind_since = case when outcome = 'own_behind' then coalesce(behind_since, now()) end,
+        other_behind_since = case when outcome = 'other_behind' then coalesce(other_behind_since, now()) end
+      where t.server = p_server;
+  end if;
+end $$;
+comment on function core.exchange_token is
+  'On a node, for the home: compares what the two servers remember of each other, and replaces it by p_token if they '
+  'agree, or an administrator has said that one of them is a successor. p_other: the row of the home for this node. '
+  'p_token: null only compares. Returns `accepted` with the number of the new token, or which server is older than the '
+  'other one remembers it: `own_behind` (this one) or `other_behind`. Of two copies of a home, the one that comes '
+  'second is refused, because earlier_token is the token of the one that was accepted.';
+
+create function core.note_identity(p_is_new boolean default false) returns void
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  insert into platform.database_identity as i (system_identifier, timeline)
+    select s.system_identifier, c.timeline_id from pg_control_system() s, pg_control_checkpoint() c
+    on conflict (is_only) do update
+      set system_identifier = excluded.system_identifier, timeline = excluded.timeline, is_copy = false
+      where p_is_new;
+end $$;
+comment on function core.note_identity is
+  'Notes the Postgres server of this database if none is noted, or instead of the earlier one.';
+
+select core.note_identity();
