@@ -48,3 +48,18 @@ create function core.raise_claim(p_tenant_id bigint, p_above integer) returns vo
   $$;
 comment on function core.raise_claim is
   'Gives a school on this server a claim above its own and another one.';
+
+create function core.check_kept_schools() returns setof core.finding
+  language sql stable set search_path = pg_catalog, pg_temp as $$
+    select 'warning',
+      format('This server has kept the tables of %s that moved away: %s.',
+        case count(*) when 1 then 'a school' else count(*) || ' schools' end,
+        string_agg(coalesce(s.subdomain, s.id::text), ', ' order by s.id)),
+      string_agg(format('school tenant move %s --confirm', coalesce(s.subdomain, s.id::text)), E'\n' order by s.id),
+      false
+    from core.held_schools() s
+    where s.is_kept
+    having count(*) > 0
+  $$;
+comment on function core.check_kept_schools is
+  'Each takes the space of a school, and the school cannot move again before its last move is confirmed.';

@@ -63,7 +63,8 @@ create function core.move_claim(p_schema text) returns integer
   -- Earlier releases noted the version alone.
   return nullif(split_part(obj_description(to_regnamespace(p_schema), 'pg_namespace'), ' ', 2), '')::integer;
 comment on function core.move_claim is
-  'The claim that core.move_note has noted: that of the school when it was closed. Null if an earlier release noted it.';
+  'The claim that core.move_note has noted: that of the school when it was closed. Null if an earlier release noted '
+  'the version.';
 
 create function core.move_close(p_tenant_id bigint, p_node_id bigint) returns void
   language plpgsql set search_path = pg_catalog, pg_temp as $$

@@ -82,3 +82,43 @@ comment on function core.note_identity is
   'Notes the Postgres server of this database if none is noted, or instead of the earlier one.';
 
 select core.note_identity();
+
+create function core.check_server_refusal() returns setof core.finding
+  language sql stable set search_path = pg_catalog, pg_temp as $$
+    select case when i.is_copy then 'warning' else 'error' end, core.server_refusal(),
+      'school node verify  # then: school database adopt', false
+    from platform.database_identity i
+    where core.server_refusal() is not null
+  $$;
+comment on function core.check_server_refusal is
+  'Such a server starts no worker, and creates and moves no school: what it knows may be older than what others have.';
+
+create function core.check_identity() returns setof core.finding
+  language sql stable set search_path = pg_catalog, pg_temp as $$
+    select 'warning',
+      format('This database was restored, copied or promoted: it was on system %s, timeline %s, and is on %s, %s.',
+        i.system_identifier, i.timeline, s.system_identifier, c.timeline_id),
+      'school jobs list  # then: school database adopt --as successor, or --as copy', false
+    from platform.database_identity i
+    cross join pg_control_system() s
+    cross join pg_control_checkpoint() c
+    where (i.system_identifier, i.timeline) is distinct from (s.system_identifier, c.timeline_id)
+  $$;
+comment on function core.check_identity is
+  'Its queue has jobs of an earlier moment. A worker would run them a second time, beside that of the other database.';
+
+create function core.check_subscriptions() returns setof core.finding
+  language sql stable set search_path = pg_catalog, pg_temp as $$
+    select 'error',
+      format('The subscription %s copies nothing: the other server does not answer, its slot is lost, or another '
+        'database uses it, such as a copy of this one.', s.subname),
+      'school node list  # at home; then: school node add, or school node reconcile', false
+    from pg_subscription s
+    where s.subdbid = (select oid from pg_database where datname = current_database())
+      and s.subname ~ '^school_(node|home)_'
+      and not exists (
+        select from pg_stat_subscription a
+        where a.subid = s.oid and a.relid is null and a.pid is not null and a.received_lsn is not null)
+  $$;
+comment on function core.check_subscriptions is
+  'Operators see schools of a node as they were, and nodes miss changes of plans, settings and operators.';

@@ -128,6 +128,12 @@ create function core.status(p_with_size boolean default true) returns json
           'lag_seconds', round(extract(epoch from replay_lag))) order by application_name), '[]')
         from pg_stat_replication
       ),
+      'refusal', core.server_refusal(),
+      'kept_schools', (
+        select coalesce(json_agg(json_build_object('id', s.id, 'subdomain', s.subdomain) order by s.id), '[]')
+        from core.held_schools() s
+        where s.is_kept
+      ),
       'nodes', (
         select coalesce(json_agg(n order by n.name), '[]')
         from (
@@ -148,5 +154,6 @@ create function core.status(p_with_size boolean default true) returns json
 comment on function core.status is
   'The state of the installation: server, release, its schools by status and version, schools whose migration failed, '
   'messages of the last 7 days by channel, workers, queue, connections, the ten slowest operations of the last '
-  'hour, transactions of more than 30 seconds, replicas, and the nodes of a home with the time since when they do not '
-  'answer. Security definer, because operators may not read these tables and views.';
+  'hour, transactions of more than 30 seconds, replicas, why the server must not run jobs, the schools whose tables it '
+  'has kept after a move, and the nodes of a home with the time since when they do not answer. Security definer, '
+  'because operators may not read these tables and views.';

@@ -1,5 +1,5 @@
 --! Previous: sha1:c768c015b44d5a087b4b74710b2253b9e7b7826a
---! Hash: sha1:208b26ad518ca6f926670f2d05c3f71a6d435b2c
+--! Hash: sha1:c8192887f836861e78d9507bc0a0114e1cda8122
 --! Message: claims and tokens of servers
 
 -- Which server serves a school, and which of two copies of a server is the later one, see
@@ -7,8 +7,7 @@
 
 -- The schools that exist have the same claim on all servers. Each later one gets an id of its own.
 alter table platform.tenant
-  add column claim integer not null default 1
-    constraint tenant_claim_check check (claim > 0),
+  add column claim integer not null default 1,
   add column claim_id uuid not null default '00000000-0000-0000-0000-000000000000';
 alter table platform.tenant alter column claim_id set default gen_random_uuid();
 comment on column platform.tenant.claim is
@@ -52,7 +51,8 @@ create table platform.database_identity (
   updated_at timestamptz not null default now()
 );
 comment on table platform.database_identity is
-  'The Postgres server of this database. One row, which differs from the server after a dump, a restore or a promotion.';
+  'The Postgres server of this database. One row, which differs from the server after a dump, a restore or a '
+  'promotion.';
 comment on column platform.database_identity.is_copy is
   'Whether this database is a copy beside the one that schools use: it runs no jobs, and creates and moves no school.';
 create trigger touch before update on platform.database_identity

@@ -25,6 +25,10 @@ interface Status {
   max_connections: number;
   long_transactions: { pid: number; name: string; state: string; seconds: number }[];
   replicas: { name: string; state: string; lag_bytes: number; lag_seconds: number | null }[];
+  /** Why the server runs no jobs, and creates and moves no schools; null if it does. */
+  refusal: string | null;
+  /** Schools that moved away, whose tables the server has kept. */
+  kept_schools: { id: number; subdomain: string | null }[];
   /** At home: what the checks of the worker have found. */
   nodes: { name: string; answered_at: string | null; unreachable_since: string | null }[];
 }
@@ -57,6 +61,15 @@ function describe(status: Status): string {
           `${String(sum('failed'))} failed; oldest ready ${duration(oldest)}`,
       ],
       ['Connections', `${String(connections)} of ${String(status.max_connections)}`],
+      ...(status.refusal === null ? [] : [['Refused', status.refusal] satisfies [string, string]]),
+      ...(status.kept_schools.length === 0
+        ? []
+        : [
+            [
+              'Unconfirmed moves',
+              status.kept_schools.map(({ id, subdomain }) => subdomain ?? String(id)).join(', '),
+            ] satisfies [string, string],
+          ]),
     ]),
     table(
       ['SCHOOLS', 'VERSION', 'NUMBER'],

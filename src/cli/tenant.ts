@@ -12,7 +12,8 @@ import {
 import { findTenant, type NamedTenant } from '../database/find-tenant.ts';
 import { onNodeOfNewSchool } from '../servers/nodes/new-schools.ts';
 import { withOwner } from '../database/pool/pool.ts';
-import { homeName } from '../servers/servers.ts';
+import { compareServers } from '../servers/claims.ts';
+import { homeName, readServers } from '../servers/servers.ts';
 import { type ImportedSchool, importSchool, onServerOfSchool } from '../servers/school-server.ts';
 import { passwords } from '../domain/passwords.ts';
 import { TenantInput } from '../endpoints/platform.ts';
@@ -118,7 +119,18 @@ export const tenantShow = (config: Config, school: string, { json }: Format): Pr
       print(JSON.stringify({ ...detail, ...storage, ...(node === undefined ? {} : { node }) }));
       return;
     }
-    const server = (await hasNodes(client)) ? [['Server', node ?? homeName] satisfies [string, string]] : [];
+    const server: [string, string][] = [];
+    if (await hasNodes(client)) {
+      const [, ...nodes] = await readServers(client, '');
+      const { kept } = await compareServers(client, nodes);
+      const keeping = kept.find((each) => each.school === detail.id);
+      server.push(['Server', node ?? homeName]);
+      if (keeping)
+        server.push([
+          'Kept',
+          `${keeping.server.name} has its tables from before the move: school tenant move --confirm`,
+        ]);
+    }
     const { stats, subscription } = detail;
     process.stdout.write(
       fields([

@@ -84,6 +84,12 @@ export const System = z
         lag_seconds: z.number().nullable(),
       }),
     ),
+    refusal: z.string().nullable().meta({
+      description: 'Why this database runs no jobs, and creates and moves no school. Null if it does.',
+    }),
+    kept_schools: z
+      .array(z.object({ id, subdomain: z.string().nullable() }))
+      .meta({ description: 'Schools that moved away, whose tables this database has kept until the move is confirmed.' }),
     nodes: z
       .array(
         z.object({

@@ -24,6 +24,8 @@ describe('GET /api/platform/system', () => {
       workers: 1,
       long_transactions: [],
       replicas: [],
+      refusal: null,
+      kept_schools: [],
       nodes: [],
     });
     expect(data.queue.tasks.map(({ task }) => task)).toContain('send_email');

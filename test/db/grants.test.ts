@@ -97,6 +97,8 @@ const granted: Record<string, string[]> = {
   school_platform: [
     'audit',
     'refuse_school_elsewhere',
+    'require_current_server',
+    'server_refusal',
     'school_take_id',
     'change_jobs',
     'failed_jobs',

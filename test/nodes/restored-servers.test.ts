@@ -84,7 +84,7 @@ async function check(home: string, times = 1): Promise<void> {
 /** Adds subjects to a school on whichever server has it open, until it is stopped. */
 function writer(urls: readonly string[], { id }: CreatedSchool) {
   const acknowledged: string[] = [];
-  let isStopped = false;
+  const state = { isStopped: false };
   const write = async (url: string): Promise<boolean> =>
     withOwner(url, async (client) => {
       const { rowCount } = await client.query(
@@ -102,12 +102,12 @@ function writer(urls: readonly string[], { id }: CreatedSchool) {
       return true;
     }).catch(() => false);
   const loop = (async () => {
-    while (!isStopped) for (const url of urls) await write(url);
+    while (!state.isStopped) for (const url of urls) await write(url);
   })();
   return {
     acknowledged,
     async stop() {
-      isStopped = true;
+      state.isStopped = true;
       await loop;
     },
   };
@@ -122,12 +122,13 @@ const violations = (url: string, { id }: CreatedSchool) =>
 
 /** Moves a school while it is written to. @returns what was acknowledged */
 async function moveUnderWrites(servers: Fleet, school: CreatedSchool, to: string): Promise<string[]> {
-  const { acknowledged, stop } = writer([servers.home, ...servers.nodes.map(({ url }) => url)], school);
+  const writing = writer([servers.home, ...servers.nodes.map(({ url }) => url)], school);
+  const { acknowledged } = writing;
   await until(() => acknowledged.length > 5 || undefined);
   await run(servers.home, 'tenant', 'move', school.subdomain, to, '--home-url', servers.home);
   const atMove = acknowledged.length;
   await until(() => acknowledged.length > atMove + 5 || undefined);
-  await stop();
+  await writing.stop();
   return acknowledged.sort();
 }
 
@@ -233,7 +234,7 @@ test('a copy of the home beside it is noticed on both, and as a copy it takes no
   );
   expect(created).toMatchObject({ code: 1 });
   const worker = startProgram('src/main.ts', ['--only', 'worker'], { DATABASE_URL: copy });
-  await until(() => /The worker of home does not run/.test(worker.output()) || undefined);
+  await until(() => worker.output().includes('The worker of home does not run') || undefined);
   worker.kill('SIGTERM');
   await worker.ended;
 

@@ -56,6 +56,7 @@ function findProblems(state: SystemState): string[] {
   const failed = queue.tasks.reduce((sum, task) => sum + task.failed, 0);
   const oldest = Math.max(0, ...queue.tasks.map((task) => task.oldest_ready_seconds ?? 0));
   return [
+    state.refusal ?? '',
     ...nodes.map(({ name, schools: held, unreachable_since: since }) =>
       since === null
         ? ''
@@ -65,6 +66,9 @@ function findProblems(state: SystemState): string[] {
     unmigrated > 0 ? `The migration of ${counted(unmigrated, 'school')} failed.` : '',
     skipped > 0 ? `Skipped by migrations: ${counted(skipped, 'school')}.` : '',
     behind > delayed_schools.length ? `Not migrated yet: ${counted(behind - delayed_schools.length, 'school')}.` : '',
+    state.kept_schools.length > 0
+      ? `Moves to confirm: ${state.kept_schools.map(({ id, subdomain }) => subdomain ?? String(id)).join(', ')}.`
+      : '',
     failed > 0 ? `${counted(failed, 'job')} failed at the last attempt.` : '',
     oldest > 300 ? `The oldest job has waited for ${duration(oldest)}.` : '',
     long_transactions.length > 0
