@@ -83,7 +83,7 @@ export const rebalance = (
 ): Promise<number> =>
   withHome(config, async (home, url) => {
     const homeUrl = options.homeUrl ?? url;
-    const { moves, counts, unreachable, stranded } = await planMoves(home, options.includeHome === true);
+    const { moves, counts, unreachable, stranded, blocked } = await planMoves(home, options.includeHome === true);
     const failed: { school: number; error: string }[] = [];
     if (!options.json) {
       process.stdout.write(
@@ -93,6 +93,7 @@ export const rebalance = (
         ),
       );
       for (const name of unreachable) print(`${name} does not answer. Its schools stay there, and it gets no others.`);
+      for (const { subdomain, reason } of blocked) print(`${subdomain} cannot move: ${reason}`);
       if (stranded > 0)
         print(
           `There is no active node that answers, so drained nodes keep ${counted(stranded, 'school')}. Add a node, or ` +
@@ -125,8 +126,9 @@ export const rebalance = (
           counts,
           unreachable,
           stranded,
+          blocked,
           moves: moves.map((move) => ({ ...move, error: failed.find(({ school }) => school === move.school)?.error })),
         }),
       );
-    return failed.length + unreachable.length + stranded > 0 ? exitCodes.failed : exitCodes.done;
+    return failed.length + unreachable.length + stranded + blocked.length > 0 ? exitCodes.failed : exitCodes.done;
   });

@@ -89,7 +89,7 @@ export const System = z
     }),
     kept_schools: z
       .array(z.object({ id, subdomain: z.string().nullable() }))
-      .meta({ description: 'Schools that moved away, whose tables this database has kept until the move is confirmed.' }),
+      .meta({ description: 'Schools that moved away, whose tables this database keeps until the move is confirmed.' }),
     nodes: z
       .array(
         z.object({

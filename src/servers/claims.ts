@@ -47,6 +47,8 @@ export interface Disagreement {
   holder: Server | undefined;
   /** The other servers that have the school open. */
   others: Server[];
+  /** Whether the home is older than the server that has the school. */
+  isHomeOlder: boolean;
   /** A sentence. */
   text: string;
 }
@@ -79,6 +81,13 @@ export const readHeldSchools = async (client: pg.ClientBase): Promise<HeldSchool
     )
   ).rows;
 
+/** The disagreements that a home has which was restored to an earlier moment. */
+const ofOlderHome: ReadonlySet<Disagreement['kind']> = new Set([
+  'missing in the directory',
+  'on another server',
+  'older copy',
+]);
+
 const isHeld = ({ state }: HeldSchool) => state === 'open' || state === 'purged';
 const list = (servers: readonly Server[]) => servers.map(({ name }) => name).join(' and ');
 
@@ -91,19 +100,21 @@ function compareSchool(id: number, views: Views, read: readonly Server[]): Disag
   const row = views.find(({ server }) => server === home)?.school;
   const subdomain = views.find(({ school }) => school.subdomain !== null)?.school.subdomain ?? '';
   const name = subdomain === '' ? String(id) : `${String(id)} (${subdomain})`;
+  /** Undefined if that server was not read. */
+  const directory = row?.nodeId == null ? home : read.find((server) => server.id === row.nodeId);
   const found = (kind: Disagreement['kind'], text: string, holder?: Server, others: Server[] = []): Disagreement => ({
     school: id,
     subdomain,
     kind,
     holder,
     others,
+    isHomeOlder: ofOlderHome.has(kind) || (holder !== undefined && directory !== holder),
     text,
   });
   const held = views.filter(({ school }) => isHeld(school));
   const unknown = views.find(({ school }) => school.state === 'unknown' && school.hasSchema);
   if (unknown)
     return found('schema without a school', `${unknown.server.name} has a schema tenant_${name}, but no such school.`);
-  const directory = row?.nodeId == null ? home : read.find((server) => server.id === row.nodeId);
   if (held.length === 0) {
     // A server that was not read may have it.
     if (row === undefined || row.state === 'reserved' || row.status === 'deleted' || !directory) return undefined;
@@ -235,29 +246,42 @@ export async function compareServers(home: pg.Client, nodes: readonly Server[]):
 /** How many disagreements a refusal names. */
 const maxNamed = 3;
 
-/**
- * @throws if the directory and these nodes disagree about which server has a school, as after the home or a node was
- *   restored to an earlier moment
- * @param options.ignoresCopies  for a node that joins again: its rows are copied to the home afterwards
- */
-export async function requireAgreement(
-  home: pg.Client,
-  nodes: readonly Server[],
-  { ignoresCopies = false }: { ignoresCopies?: boolean } = {},
-): Promise<void> {
-  const { disagreements } = await compareServers(home, nodes);
-  const ignored: Disagreement['kind'][] = ['on no server', 'schema without a school'];
-  if (ignoresCopies) ignored.push('older copy');
-  const serious = disagreements.filter(({ kind }) => !ignored.includes(kind));
-  if (serious.length === 0) return;
-  const more = serious.length > maxNamed ? `\nThere are ${String(serious.length - maxNamed)} more.` : '';
+/** @throws if servers disagree. @param found  what keeps the caller from going on */
+function refuse(found: readonly Disagreement[]): void {
+  if (found.length === 0) return;
+  const more = found.length > maxNamed ? `\nThere are ${String(found.length - maxNamed)} more.` : '';
   throw new Error(
-    `The servers disagree about which of them has a school. One of them was probably restored to an earlier moment. ` +
-      `Look at \`school node verify\`, and mend it with \`school node reconcile\`.\n` +
-      serious
+    'The servers disagree about which of them has a school. One of them was probably restored to an earlier moment. ' +
+      'Look at `school node verify`, and mend it with `school node reconcile`.\n' +
+      found
         .slice(0, maxNamed)
         .map(({ text }) => text)
         .join('\n') +
       more,
   );
+}
+
+/**
+ * For the move of a school between servers.
+ * @throws if the servers disagree about this school, or the home is older than one of these nodes
+ */
+export async function requireAgreementOn(home: pg.Client, nodes: readonly Server[], school: number): Promise<void> {
+  const { disagreements } = await compareServers(home, nodes);
+  refuse(disagreements.filter((each) => each.isHomeOlder || (each.school === school && each.kind !== 'on no server')));
+}
+
+/**
+ * For a node that is removed or joins again.
+ * @throws if the servers disagree about a school that this node has
+ */
+export async function requireAgreementWith(
+  home: pg.Client,
+  node: Server,
+  ignored: readonly Disagreement['kind'][] = [],
+): Promise<void> {
+  const { disagreements } = await compareServers(home, [node]);
+  // A school that the node has lost is reported by `school node verify`, and must not keep the node away.
+  const isSerious = ({ kind }: Disagreement) =>
+    kind !== 'on no server' && kind !== 'schema without a school' && !ignored.includes(kind);
+  refuse(disagreements.filter(isSerious));
 }

@@ -14,35 +14,45 @@ const nameOf = (node: Pick<Server, 'id'>) => `node_${String(node.id)}`;
 const isUnknown = (error: unknown) =>
   error instanceof pg.DatabaseError && ['42883', '42704', '42P01'].includes(error.code ?? '');
 
-/**
- * Compares what the home and a node remember of each other, and stores which of them is behind.
- * @param renews  whether both get a new token if they agree
- * @throws if the node does not answer in time
- */
-export async function exchangeToken(
-  home: pg.ClientBase,
-  node: Pick<Server, 'id' | 'url'>,
-  renews: boolean,
-): Promise<TokenOutcome> {
-  const name = nameOf(node);
+interface Answer {
+  outcome: 'accepted' | 'own_behind' | 'other_behind';
+  counter: string;
+}
+
+/** The row of the home for a node, as JSON. */
+async function readOwn(home: pg.ClientBase, name: string): Promise<string> {
   await home.query('insert into platform.server_token (server) values ($1) on conflict do nothing', [name]);
-  const { rows: own } = await home.query<{ row: string }>(
+  const { rows } = await home.query<{ row: string }>(
     'select to_json(t)::text as row from platform.server_token t where server = $1',
     [name],
   );
-  const token = renews ? randomUUID() : null;
-  const answer = await withOwnerInTime(node.url, answerTimeoutMs, (client) =>
-    client.query<{ outcome: 'accepted' | 'own_behind' | 'other_behind'; counter: string }>(
-      `select outcome, counter
-       from core.exchange_token('home', json_populate_record(null::platform.server_token, $1), $2)`,
-      [own[0]?.row, token],
-    ),
-  ).catch((error: unknown) => {
+  return rows[0]?.row ?? '{}';
+}
+
+/** What a node says to the row of the home; undefined if it has an earlier release. @throws if it does not answer */
+async function ask(url: string, own: string, token: string | null): Promise<Answer | undefined> {
+  try {
+    const { rows } = await withOwnerInTime(url, answerTimeoutMs, (client) =>
+      client.query<Answer>(
+        `select outcome, counter
+         from core.exchange_token('home', json_populate_record(null::platform.server_token, $1), $2)`,
+        [own, token],
+      ),
+    );
+    return rows[0];
+  } catch (error) {
     if (isUnknown(error)) return undefined;
     throw error;
-  });
-  const { outcome = 'accepted', counter } = answer?.rows[0] ?? {};
-  const isAccepted = outcome === 'accepted';
+  }
+}
+
+/** Stores at home what a node has said. */
+async function store(
+  home: pg.ClientBase,
+  name: string,
+  { outcome, counter }: Answer,
+  token: string | null,
+): Promise<TokenOutcome> {
   await home.query(
     `update platform.server_token
      set behind_since = case when $2 = 'other_behind' then coalesce(behind_since, now()) end,
@@ -50,13 +60,26 @@ export async function exchangeToken(
      where server = $1`,
     [name, outcome],
   );
-  if (isAccepted && counter !== undefined && token !== null)
+  if (outcome === 'accepted' && token !== null)
     await home.query(
       `update platform.server_token set counter = $2, token = $3, earlier_token = token, is_adopted = false
        where server = $1`,
       [name, counter, token],
     );
-  return isAccepted ? 'accepted' : outcome === 'other_behind' ? 'home behind' : 'node behind';
+  return outcomes[outcome];
+}
+
+const outcomes = { accepted: 'accepted', other_behind: 'home behind', own_behind: 'node behind' } as const;
+
+/**
+ * Renews what the home and a node remember of each other if they agree, and stores which of them is behind.
+ * @throws if the node does not answer in time
+ */
+export async function renewToken(home: pg.ClientBase, node: Pick<Server, 'id' | 'url'>): Promise<TokenOutcome> {
+  const name = nameOf(node);
+  const token = randomUUID();
+  const answer = await ask(node.url, await readOwn(home, name), token);
+  return answer === undefined ? 'accepted' : store(home, name, answer, token);
 }
 
 /** Why a server must not run jobs, and not create or move schools; null if it may. */
@@ -66,7 +89,12 @@ export const refusalOf = async (client: pg.ClientBase): Promise<string | null> =
 /** Compares the tokens of the home with those of its nodes that answer, and stores who is behind. */
 export async function compareTokens(home: pg.Client): Promise<void> {
   const [, ...nodes] = await readServers(home, '');
-  await Promise.all(nodes.map((node) => exchangeToken(home, node, false).catch(() => undefined)));
+  const owns: { name: string; url: string; own: string }[] = [];
+  for (const node of nodes) owns.push({ name: nameOf(node), url: node.url, own: await readOwn(home, nameOf(node)) });
+  const answers = await Promise.all(
+    owns.map(async ({ name, url, own }) => ({ name, answer: await ask(url, own, null).catch(() => undefined) })),
+  );
+  for (const { name, answer } of answers) if (answer) await store(home, name, answer, null);
 }
 
 /**
@@ -104,7 +132,7 @@ export async function adoptAsSuccessor(client: pg.Client, ownUrl: string): Promi
   await client.query('update platform.server_token set is_adopted = true, behind_since = null');
   const told: string[] = [];
   for (const node of nodes)
-    await exchangeToken(client, node, true).then(
+    await renewToken(client, node).then(
       () => told.push(node.name),
       () => undefined,
     );

@@ -2,7 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type pg from 'pg';
 import { answerTimeoutMs, withOwnerInTime } from '../database/pool/pool.ts';
 import { type Comparison, compareServers } from './claims.ts';
-import { copyState } from './replication/copy-state.ts';
+import { copyState, slotState, subscriptionState } from './replication/copy-state.ts';
 import { homeSubscription, nodeSubscription } from './replication/names.ts';
 import { homeName, type Server } from './servers.ts';
 import { compareTokens, refusalOf } from './tokens.ts';
@@ -106,14 +106,18 @@ async function verifyNode(home: pg.Client, server: Server): Promise<ServerFindin
   const { id, name, url } = server;
   if (id === null) return [];
   return withOwnerInTime(url, answerTimeoutMs, async (node) => {
-    // Statements on a big server may take longer than the answer of a server that is alive.
-    const states = [
-      [homeName, homeSubscription(id), await copyState(home, node, homeSubscription(id))],
-      [name, nodeSubscription(id), await copyState(node, home, nodeSubscription(id))],
-    ] as const;
-    const findings = states.flatMap(([at, subscription, state]) =>
-      state === 'copying' ? [] : [{ server: at, text: `The subscription ${subscription} of ${at}: ${state}.` }],
-    );
+    const findings: ServerFinding[] = [];
+    for (const [at, subscription, subscriber, publisher] of [
+      [homeName, homeSubscription(id), home, node],
+      [name, nodeSubscription(id), node, home],
+    ] as const) {
+      const state = copyState(
+        await subscriptionState(subscriber, subscription),
+        await slotState(publisher, subscription),
+      );
+      if (state !== 'copying')
+        findings.push({ server: at, text: `The subscription ${subscription} of ${at}: ${state}.` });
+    }
     return findings.length > 0 ? findings : compareRows(home, node, server);
   });
 }

@@ -2,7 +2,7 @@ import type pg from 'pg';
 import { withOwner } from '../../database/pool/pool.ts';
 import { inTransaction } from '../../database/transaction.ts';
 import { hasSubscription } from '../replication/subscriptions.ts';
-import { requireAgreement } from '../claims.ts';
+import { requireAgreementOn } from '../claims.ts';
 import { readServers, type Server } from '../servers.ts';
 import { requireCurrent } from '../tokens.ts';
 import { pauseSchool } from './pause.ts';
@@ -130,7 +130,7 @@ export async function moveSchool(home: pg.Client, options: MoveOptions): Promise
     const { servers, isPaused, ...plan } = await planMove(home, options);
     const nodes = [plan.from, plan.to].filter(({ id }) => id !== null);
     await requireCurrent(home, nodes);
-    if (!isPaused) await requireAgreement(home, nodes);
+    if (!isPaused) await requireAgreementOn(home, nodes, school);
     return withOwner(plan.from.url, (source) =>
       withOwner(plan.to.url, async (target) => {
         const move = { ...plan, source, target };

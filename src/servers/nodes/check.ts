@@ -1,9 +1,9 @@
 import type pg from 'pg';
 import { answerTimeoutMs, withOwnerInTime } from '../../database/pool/pool.ts';
 import { reasonOf } from '../../domain/reason.ts';
-import { type CopyState, copyState } from '../replication/copy-state.ts';
+import { type CopyState, copyState, slotState, subscriptionState } from '../replication/copy-state.ts';
 import { homeSubscription, nodeSubscription } from '../replication/names.ts';
-import { exchangeToken, type TokenOutcome } from '../tokens.ts';
+import { renewToken, type TokenOutcome } from '../tokens.ts';
 import { type Node, readJoinedNodes, readNodes } from './nodes.ts';
 
 /** A node, and whether it answers now. */
@@ -16,24 +16,42 @@ export interface NodeState extends Omit<Node, 'url'> {
   lagBytes: number | null;
 }
 
+/** What the home knows of its copies from and to a node. */
+async function copiesAtHome(home: pg.ClientBase, { id }: Node) {
+  return {
+    fromNode: await subscriptionState(home, homeSubscription(id)),
+    toNode: await slotState(home, nodeSubscription(id)),
+  };
+}
+
+/** What a node knows of its copies from and to the home. @throws if it does not answer in time */
+const copiesAtNode = ({ id, url }: Node) =>
+  withOwnerInTime(url, answerTimeoutMs, async (client) => {
+    const { rows } = await client.query<{ bytes: string | null }>(
+      `select pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn) as bytes
+       from pg_replication_slots where slot_name = $1`,
+      [homeSubscription(id)],
+    );
+    return {
+      bytes: rows[0]?.bytes ?? null,
+      toHome: await slotState(client, homeSubscription(id)),
+      fromHome: await subscriptionState(client, nodeSubscription(id)),
+    };
+  });
+
 /** All nodes, and how far the home has copied their changes. */
 export async function nodeStates(home: pg.ClientBase): Promise<NodeState[]> {
-  const nodes = await readNodes(home);
+  const nodes: { node: Node; atHome: Awaited<ReturnType<typeof copiesAtHome>> }[] = [];
+  for (const node of await readNodes(home)) nodes.push({ node, atHome: await copiesAtHome(home, node) });
   return Promise.all(
-    nodes.map(async ({ url, ...node }) => {
-      const found = await withOwnerInTime(url, answerTimeoutMs, async (client) => {
-        const { rows } = await client.query<{ bytes: string | null }>(
-          `select pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn) as bytes
-           from pg_replication_slots where slot_name = $1`,
-          [homeSubscription(node.id)],
-        );
-        const toHome = await copyState(home, client, homeSubscription(node.id));
-        const toNode = await copyState(client, home, nodeSubscription(node.id));
-        return { bytes: rows[0]?.bytes ?? null, toHome, toNode };
-      }).catch(() => undefined);
-      const { bytes = null, toHome = null, toNode = null } = found ?? {};
-      const lagBytes = bytes === null || toHome === 'taken by another database' ? null : Number(bytes);
-      return { ...node, isReachable: found !== undefined, toHome, toNode, lagBytes };
+    nodes.map(async ({ node: { url, ...node }, atHome }) => {
+      const atNode = await copiesAtNode({ ...node, url }).catch(() => undefined);
+      const unknown = { ...node, isReachable: false, toHome: null, toNode: null, lagBytes: null };
+      if (!atNode) return unknown;
+      const toHome = copyState(atHome.fromNode, atNode.toHome);
+      const toNode = copyState(atNode.fromHome, atHome.toNode);
+      const lagBytes = atNode.bytes === null || toHome === 'taken by another database' ? null : Number(atNode.bytes);
+      return { ...node, isReachable: true, toHome, toNode, lagBytes };
     }),
   );
 }
@@ -75,7 +93,7 @@ export async function checkNodes(home: pg.ClientBase): Promise<NodeCheck[]> {
   const tokens = new Map<number, TokenOutcome>();
   for (const { node, answers } of checked)
     if (answers)
-      await exchangeToken(home, node, true).then(
+      await renewToken(home, node).then(
         (outcome) => tokens.set(node.id, outcome),
         () => undefined,
       );

@@ -12,8 +12,8 @@ import {
   subscribedAddress,
   unsubscribe,
 } from '../replication/subscriptions.ts';
-import { requireAgreement } from '../claims.ts';
-import { adoptAsSuccessor, exchangeToken, requireCurrent } from '../tokens.ts';
+import { requireAgreementWith } from '../claims.ts';
+import { adoptAsSuccessor, renewToken, requireCurrent } from '../tokens.ts';
 import { refreshCopies } from './copies.ts';
 import { findNode, type Node, readNodes } from './nodes.ts';
 import { takeOver } from './take-over.ts';
@@ -123,7 +123,8 @@ async function forgetSlots(home: pg.Client, node: pg.Client, id: number, always:
     [node, nodeSubscription(id), home],
     [home, homeSubscription(id), node],
   ];
-  const areLost = await Promise.all(pairs.map((pair) => hasLostSlot(...pair)));
+  const areLost: boolean[] = [];
+  for (const pair of pairs) areLost.push(await hasLostSlot(...pair));
   if (!always && !areLost.includes(true)) return;
   // By the one without a slot, which comes last, a repeated command finds what a stopped one has left.
   for (const [subscriber, name, publisher] of areLost[0] ? pairs.toReversed() : pairs) {
@@ -185,9 +186,10 @@ export async function copyAgain(home: pg.Client, node: Node, address: HomeAddres
  */
 async function readmit(home: pg.Client, node: Node): Promise<void> {
   if (node.status === 'joining') return;
-  await requireAgreement(home, [node], { ignoresCopies: true });
+  // The copies of its rows begin again.
+  await requireAgreementWith(home, node, ['older copy']);
   await withOwner(node.url, (client) => adoptAsSuccessor(client, node.url));
-  await exchangeToken(home, node, true);
+  await renewToken(home, node);
 }
 
 /**

@@ -4,7 +4,7 @@ import { answerTimeoutMs, withOwner, withOwnerInTime } from '../../database/pool
 import { inTransaction } from '../../database/transaction.ts';
 import { homeSubscription, nodeSubscription } from '../replication/names.ts';
 import { dropSlot, unsubscribe } from '../replication/subscriptions.ts';
-import { requireAgreement } from '../claims.ts';
+import { requireAgreementWith } from '../claims.ts';
 import { requireCurrent } from '../tokens.ts';
 import { withCopiesLock } from './copies.ts';
 import { findNode, type Node, readNodes } from './nodes.ts';
@@ -209,7 +209,7 @@ export async function removeNode(
 ): Promise<void> {
   const node = await findNode(home, name);
   await requireCurrent(home, isLost ? [] : [node]);
-  if (!isLost) await requireAgreement(home, [node]);
+  if (!isLost) await requireAgreementWith(home, node);
   if (deletesSchools && !(await isLostNode(node)))
     throw new Error(`The node ${name} answers. Move its schools to other servers instead.`);
   // A move that has only begun finds that the node no longer takes part before it pauses its school.

@@ -13,10 +13,13 @@ export type CopyState =
   | 'stopped';
 
 /**
- * Looks at a subscription from both sides. Its process alone does not show that it copies: it is started again and again
- * while another database uses its slot.
+ * What a subscriber knows: whether its process has received something. That it runs is not enough, because it is started
+ * again and again while another database uses its slot.
  */
-export async function copyState(subscriber: pg.ClientBase, publisher: pg.ClientBase, name: string): Promise<CopyState> {
+export async function subscriptionState(
+  subscriber: pg.ClientBase,
+  name: string,
+): Promise<'copying' | 'no subscription' | 'disabled' | 'stopped'> {
   const { rows } = await subscriber.query<{ is_enabled: boolean; is_connected: boolean }>(
     `select s.subenabled as is_enabled,
        coalesce(bool_or(a.pid is not null and a.received_lsn is not null), false) as is_connected
@@ -27,13 +30,25 @@ export async function copyState(subscriber: pg.ClientBase, publisher: pg.ClientB
   );
   const [subscription] = rows;
   if (!subscription) return 'no subscription';
-  const { rows: slots } = await publisher.query<{ is_active: boolean }>(
+  if (!subscription.is_enabled) return 'disabled';
+  return subscription.is_connected ? 'copying' : 'stopped';
+}
+
+/** What a publisher knows. */
+export async function slotState(publisher: pg.ClientBase, name: string): Promise<'active' | 'inactive' | 'no slot'> {
+  const { rows } = await publisher.query<{ is_active: boolean }>(
     "select active as is_active from pg_replication_slots where slot_name = $1 and wal_status is distinct from 'lost'",
     [name],
   );
-  const [slot] = slots;
-  if (!slot) return 'no slot';
-  if (!subscription.is_enabled) return slot.is_active ? 'taken by another database' : 'disabled';
-  if (subscription.is_connected) return 'copying';
-  return slot.is_active ? 'taken by another database' : 'stopped';
+  return rows[0] ? (rows[0].is_active ? 'active' : 'inactive') : 'no slot';
+}
+
+/** What a subscription does, from what both sides know. */
+export function copyState(
+  subscription: Awaited<ReturnType<typeof subscriptionState>>,
+  slot: Awaited<ReturnType<typeof slotState>>,
+): CopyState {
+  if (subscription === 'no subscription') return subscription;
+  if (slot === 'no slot') return slot;
+  return subscription !== 'copying' && slot === 'active' ? 'taken by another database' : subscription;
 }
