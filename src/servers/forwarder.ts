@@ -2,29 +2,35 @@ import type pg from 'pg';
 import { switchToRole } from '../domain/role-settings.ts';
 import { sqlFile } from '../database/migrate/install.ts';
 import { isLockConflict } from '../database/lock-conflicts.ts';
-import { withOwner } from '../database/pool/pool.ts';
+import { answerTimeoutMs, requireAnswer, withOwner, withOwnerInTime } from '../database/pool/pool.ts';
 import { inTransaction } from '../database/transaction.ts';
 import { type Node, readNodes } from './nodes/nodes.ts';
-import { connectionOptions, connectionString } from './replication/connection-string.ts';
+import { connectionOptions, connectionString, withoutLogin } from './replication/connection-string.ts';
 import { forwarderSubscription } from './replication/names.ts';
+import { dropLogin, forwarderLogin, forwarderRole, type Login } from './replication/roles.ts';
 import { dropSlot, hasSlot, hasSubscription, subscribeAndCopy, unsubscribe } from './replication/subscriptions.ts';
 import { homeName } from './servers.ts';
 import { requireCurrent } from './tokens.ts';
 
+/** A server to which a forwarder forwards requests, with the role that logs in there. */
+interface ForwardedServer {
+  url: string;
+  login: Login;
+}
+
 /** Creates the foreign server of a node, or of the home. Its password is in the user mapping, which only owners see. */
-async function defineServer(client: pg.Client, name: string, url: string): Promise<void> {
-  const { user = '', password, ...options } = connectionOptions(url);
+async function defineServer(client: pg.Client, name: string, { url, login }: ForwardedServer): Promise<void> {
   const address = connectionString({
-    ...options,
+    ...withoutLogin(connectionOptions(url)),
     application_name: 'school_forwarder',
     options: switchToRole('school_api'),
   });
   await client.query(
     `create server ${name} foreign data wrapper plproxy options (p0 ${client.escapeLiteral(address)})`,
   );
-  const secret = password === undefined ? '' : `, password ${client.escapeLiteral(password)}`;
   await client.query(
-    `create user mapping for public server ${name} options (user ${client.escapeLiteral(user)}${secret})`,
+    `create user mapping for public server ${name}
+     options (user ${client.escapeLiteral(login.user)}, password ${client.escapeLiteral(login.password)})`,
   );
   await client.query(`grant usage on foreign server ${name} to school_api`);
 }
@@ -45,11 +51,51 @@ async function copyOperations(home: pg.Client, client: pg.Client): Promise<void>
   ]);
 }
 
+/** The logins that a forwarder has, by server. */
+async function readLogins(client: pg.Client): Promise<Map<string, Login>> {
+  const { rows } = await client.query<Login & { server: string }>(
+    `select srvname as server,
+       (select option_value from pg_options_to_table(umoptions) where option_name = 'user') as user,
+       (select option_value from pg_options_to_table(umoptions) where option_name = 'password') as password
+     from pg_user_mappings where usename = 'public'`,
+  );
+  return new Map(rows.map(({ server, user, password }) => [server, { user, password }]));
+}
+
+/**
+ * Creates the role of a forwarder on each server, or gives it a new password. A server that does not answer keeps its
+ * own. @throws if the forwarder has none for it
+ */
+async function forwardedServers(
+  client: pg.Client,
+  homeUrl: string,
+  nodes: readonly Node[],
+  name: string,
+): Promise<Map<string, ForwardedServer>> {
+  const known = await readLogins(client);
+  const loginAt = async (server: string, url: string): Promise<Login> => {
+    try {
+      await requireAnswer(url);
+      return await withOwner(url, (owner) => forwarderLogin(owner, name));
+    } catch (error) {
+      const login = known.get(server);
+      if (!login) throw error;
+      return login;
+    }
+  };
+  const addresses = [[homeName, homeUrl] as const, ...nodes.map(({ id, url }) => [`node_${String(id)}`, url] as const)];
+  return new Map(
+    await Promise.all(
+      addresses.map(async ([server, url]) => [server, { url, login: await loginAt(server, url) }] as const),
+    ),
+  );
+}
+
 /** How long the requests that are running may keep a new version of a forwarder waiting. */
 const lockTimeoutSeconds = 3;
 
 /** Installs a forwarder in one transaction. @throws if requests lock its tables for too long */
-const install = (home: pg.Client, client: pg.Client, homeUrl: string, nodes: Node[]): Promise<void> =>
+const install = (home: pg.Client, client: pg.Client, servers: ReadonlyMap<string, ForwardedServer>): Promise<void> =>
   inTransaction(client, async () => {
     await client.query("select set_config('school.role_settings', '{}', true)");
     await client.query((await sqlFile('db/roles.sql')).text);
@@ -60,10 +106,9 @@ const install = (home: pg.Client, client: pg.Client, homeUrl: string, nodes: Nod
     // New requests wait for this statement too.
     await client.query(`set local lock_timeout = '${String(lockTimeoutSeconds)}s'`);
     await client.query('drop schema if exists core cascade; create schema core');
-    const { rows: servers } = await client.query<{ srvname: string }>('select srvname from pg_foreign_server');
-    for (const { srvname } of servers) await client.query(`drop server ${client.escapeIdentifier(srvname)} cascade`);
-    await defineServer(client, homeName, homeUrl);
-    for (const node of nodes) await defineServer(client, `node_${String(node.id)}`, node.url);
+    const { rows: known } = await client.query<{ srvname: string }>('select srvname from pg_foreign_server');
+    for (const { srvname } of known) await client.query(`drop server ${client.escapeIdentifier(srvname)} cascade`);
+    for (const [server, forwarded] of servers) await defineServer(client, server, forwarded);
     await copyOperations(home, client);
     await client.query((await sqlFile('db/forwarder/forwarder.sql')).text);
   });
@@ -107,12 +152,13 @@ export async function createForwarder(
     if (rows[0]?.is_used) throw new Error('This database is in use. A forwarder needs an empty one.');
     if (!rows[0]?.is_available)
       throw new Error('PL/Proxy is not installed on the server of the forwarder (postgresql-15-plproxy in Debian).');
+    const servers = await forwardedServers(client, homeUrl, nodes, name);
     try {
-      await install(home, client, homeUrl, nodes);
+      await install(home, client, servers);
     } catch (error) {
       if (!isLockConflict(error)) throw error;
       await endLongRequests(client);
-      await install(home, client, homeUrl, nodes);
+      await install(home, client, servers);
     }
     const subscription = forwarderSubscription(name);
     if (!(await hasSubscription(client, subscription)) || !(await hasSlot(home, subscription))) {
@@ -137,4 +183,9 @@ export async function removeForwarder(home: pg.Client, name: string, url: string
   if (rowCount === 0) throw new Error(`There is no forwarder ${name}.`);
   if (url !== undefined) await withOwner(url, (client) => unsubscribe(client, forwarderSubscription(name)));
   await dropSlot(home, forwarderSubscription(name));
+  await dropLogin(home, forwarderRole(name));
+  for (const node of await readNodes(home))
+    await withOwnerInTime(node.url, answerTimeoutMs, (client) => dropLogin(client, forwarderRole(name))).catch(
+      () => undefined,
+    );
 }

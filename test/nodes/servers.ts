@@ -1,6 +1,6 @@
 import { execFile, spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { access, appendFile, chmod, chown, mkdtemp, rename, rm } from 'node:fs/promises';
+import { access, appendFile, chmod, chown, mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -81,6 +81,13 @@ export async function createServer(): Promise<TestServer> {
   const folder = await createFolder();
   await call('initdb', ['-D', folder, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--locale=C.UTF-8', '--no-sync']);
   const server = { folder, port: await freePort() };
+  // The roles of other servers need their passwords.
+  await writeFile(
+    join(folder, 'pg_hba.conf'),
+    `host all,replication postgres,school_api,school_worker,school_graphql 127.0.0.1/32 trust
+host all all 127.0.0.1/32 scram-sha-256
+`,
+  );
   await appendFile(
     join(folder, 'postgresql.conf'),
     `port = ${String(server.port)}

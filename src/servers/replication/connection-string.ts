@@ -20,6 +20,21 @@ export function connectionOptions(url: string): Record<string, string> {
   };
 }
 
+/** The options without a login. A certificate is that of the owner. */
+export const withoutLogin = (options: Record<string, string>): Record<string, string> =>
+  Object.fromEntries(
+    Object.entries(options).filter(([name]) => !['user', 'password', 'sslcert', 'sslkey'].includes(name)),
+  );
+
+/** The options of a text that `connectionString` has made. */
+export const parseConnectionString = (text: string): Record<string, string> =>
+  Object.fromEntries(
+    Array.from(text.matchAll(/(\w+)='((?:[^'\\]|\\.)*)'/g), ([, name = '', value = '']) => [
+      name,
+      value.replaceAll(/\\(.)/g, '$1'),
+    ]),
+  );
+
 /** `host=… port=…` */
 export const connectionString = (options: Record<string, string>): string =>
   Object.entries(options)

@@ -1,7 +1,8 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type pg from 'pg';
 import { withOwner } from '../../database/pool/pool.ts';
-import { connectionOptions, connectionString } from './connection-string.ts';
+import { connectionOptions, connectionString, parseConnectionString, withoutLogin } from './connection-string.ts';
+import { dropLogin, subscriberLogin } from './roles.ts';
 
 /** How long the first copies of new tables may take. They have few rows. */
 export const copyTimeoutMs = 60_000;
@@ -31,8 +32,10 @@ export const hasLostSlot = async (client: pg.ClientBase, name: string, publisher
   (await hasSubscription(client, name)) && !(await hasSlot(publisher, name));
 
 /**
- * Subscribes, or gives a subscription the current address. The slot on the other server has the same name.
+ * Subscribes, or gives a subscription the current address. The slot on the other server has the same name, and so has the
+ * role that logs in there.
  * @param options  of `create subscription`
+ * @param address  that of an earlier subscription; by default that of `toUrl`
  */
 export async function subscribe(
   client: pg.Client,
@@ -40,9 +43,11 @@ export async function subscribe(
   toUrl: string,
   publications: string,
   options: string,
-  address = connectionString(connectionOptions(toUrl)),
+  address?: string,
 ): Promise<void> {
-  const connection = client.escapeLiteral(address);
+  const login = await withOwner(toUrl, (publisher) => subscriberLogin(publisher, name));
+  const server = address === undefined ? connectionOptions(toUrl) : parseConnectionString(address);
+  const connection = client.escapeLiteral(connectionString({ ...withoutLogin(server), ...login }));
   if (await hasSubscription(client, name)) {
     // The address or the password may be new.
     await client.query(`alter subscription ${name} connection ${connection}`);
@@ -123,7 +128,10 @@ export async function unsubscribe(client: pg.Client, name: string): Promise<void
 /** How long a subscriber may keep a slot from being dropped, by connecting again and again. */
 const dropSlotTimeoutMs = 5_000;
 
-/** Drops a replication slot, if it exists, and ends the connection of the subscriber that uses it. */
+/**
+ * Drops a replication slot, if it exists, and the role of the subscriber. Ends the connection of the subscriber that uses
+ * it.
+ */
 export async function dropSlot(client: pg.ClientBase, name: string): Promise<void> {
   const end = Date.now() + dropSlotTimeoutMs;
   for (;;) {
@@ -134,6 +142,7 @@ export async function dropSlot(client: pg.ClientBase, name: string): Promise<voi
       await client.query('select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = $1', [
         name,
       ]);
+      if (name.startsWith('school_')) await dropLogin(client, name);
       return;
     } catch (error) {
       // object_in_use: the subscriber has connected again.
