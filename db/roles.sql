@@ -5,6 +5,7 @@
 --   school_platform  set by the dispatcher for requests of operators; cannot log in
 --   school_graphql   the analytics process: can only set the role school_analyst
 --   school_analyst   reads the views of the schema analytics for the schools in app.analytics_tenants; cannot log in
+--   school_sql       runs the statements of `school sql`; has rights only inside its transactions; cannot log in
 do $$
 declare
   v_role text;
@@ -12,7 +13,8 @@ declare
   v_setting record;
 begin
   foreach v_role in array
-    array['school_api', 'school_worker', 'school_tenant', 'school_platform', 'school_graphql', 'school_analyst']
+    array['school_api', 'school_worker', 'school_tenant', 'school_platform', 'school_graphql', 'school_analyst',
+      'school_sql']
   loop
     if not exists (select from pg_roles where rolname = v_role) then
       begin
@@ -45,6 +47,15 @@ begin
       execute format('grant school_graphql to %I', current_user);
     exception when insufficient_privilege then
       -- Another user created the roles. The analytics process then needs a login of its own.
+      null;
+    end;
+  end if;
+  if not (select rolsuper from pg_roles where rolname = current_user)
+      and not pg_has_role(current_user, 'school_sql', v_right) then
+    begin
+      execute format('grant school_sql to %I', current_user);
+    exception when insufficient_privilege then
+      -- Another user created the roles. `school sql` then says so.
       null;
     end;
   end if;

@@ -12,6 +12,12 @@ const examples: Record<string, readonly string[]> = {
     'school doctor --server --fix',
     'school doctor --tenant demo --json',
   ],
+  sql: [
+    'school sql north',
+    'school sql north --file question.sql --json',
+    'school sql north --write --file correction.sql',
+    'school sql north --write --yes < correction.sql',
+  ],
   'jobs list': ['school jobs list', 'school jobs list --json'],
   'jobs failed': ['school jobs failed', 'school jobs failed --task send_email --limit 10'],
   'jobs show': ['school jobs show 319'],

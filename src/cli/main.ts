@@ -88,6 +88,16 @@ program
   .addHelpText('after', '\nExit codes: 0 no problem, 1 an error, 2 only warnings.')
   .action(action(() => import('./doctor.ts'), 'doctor'));
 
+program
+  .command('sql')
+  .description('run SQL statements for one school, read only: typed on a terminal, from --file or from standard input')
+  .argument('<school>', 'id or subdomain of the school')
+  .option('--file <path>', 'run the statements of this file')
+  .option('--write', 'change data: all statements in one transaction, which is committed after a confirmation')
+  .option('--yes', 'with --write, skip the confirmation')
+  .option('--json', 'print one line of JSON per statement, with its rows')
+  .action(action(() => import('./school-sql.ts'), 'schoolSql'));
+
 const jobId = (value: string, earlier: number[] = []) => {
   if (!/^[1-9]\d{0,14}$/.test(value)) throw new InvalidArgumentError('must be a job id');
   return [...earlier, Number(value)];

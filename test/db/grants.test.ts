@@ -396,6 +396,7 @@ describe('roles', () => {
       { role: 'school_api', login: true, inherits: false, special: false },
       { role: 'school_graphql', login: true, inherits: false, special: false },
       { role: 'school_platform', login: false, inherits: false, special: false },
+      { role: 'school_sql', login: false, inherits: false, special: false },
       { role: 'school_tenant', login: false, inherits: false, special: false },
       { role: 'school_worker', login: true, inherits: false, special: false },
     ]);
@@ -443,7 +444,7 @@ describe('grants', () => {
 
   test('search_normal is the only executable function of platform', async () => {
     expect(await grants(functionsOf('platform'), 'f')).toEqual({
-      search_normal: ['school_platform EXECUTE', 'school_tenant EXECUTE'],
+      search_normal: ['school_platform EXECUTE', 'school_sql EXECUTE', 'school_tenant EXECUTE'],
     });
   });
 

@@ -1,4 +1,4 @@
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
@@ -9,6 +9,7 @@ import type { Service } from '../../src/process/service.ts';
 import { type OwnServer, ownServer } from '../support/server/own-server.ts';
 import { dropConstraintsAndTriggers, minimalInsert, provision, tenantTables } from '../support/database/tenants.ts';
 import { until } from '../support/client/until.ts';
+import { runProgram } from '../support/server/processes.ts';
 
 const { client, createOperator, migrate, passwords, pg, readConfig, startService, withOwner } = shared;
 
@@ -227,6 +228,24 @@ test('an owner with only createdb and createrole can migrate, provision schools 
   } finally {
     await owner.end();
   }
+});
+
+test('the owner can run statements for a school, and they stay in it', async () => {
+  const sql = async (text: string) => {
+    const file = join(dataDir, 'statements.txt');
+    await writeFile(file, text);
+    const args = ['sql', 'green', '--write', '--yes', '--file', file];
+    return runProgram('src/cli/main.ts', args, { DATABASE_URL: ownerUrl, DATA_DIR: dataDir });
+  };
+  expect(await sql("update student set phone = '1' where first_name = 'José'")).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining('UPDATE: 1 row\n'),
+  });
+  expect(await sql('set role none; select * from tenant_2.user_account')).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('within security-definer function'),
+  });
+  expect((await sql('select * from tenant_2.user_account')).stderr).toContain('permission denied for schema tenant_2');
 });
 
 test('its export of a school has every row of every table, except for API keys and the secrets of webhooks', async () => {

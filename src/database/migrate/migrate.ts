@@ -27,6 +27,8 @@ import { comparePublished, publish, readTenantMigrations, type TenantMigration }
 import { pendingSharedMigrations, refuseNewer, tableExists } from './versions.ts';
 
 const migrationsFolder = join(import.meta.dirname, '../../../migrations');
+/** The files of `core` that are installed before the schools are migrated, and then again with the others. */
+const earlyFiles = ['db/core/tenant.sql', 'db/core/school-sql.sql'];
 const quiet = new Logger(() => () => undefined);
 
 export interface MigrateOptions extends SchoolOptions {
@@ -119,7 +121,7 @@ async function migrateSharedSchemas(client: pg.Client, ownerUrl: string): Promis
     }
   });
   await withPool(ownerUrl, (pgPool) => migrateQueue({ pgPool, logger: new QueueLogger(() => () => undefined) }));
-  await client.query((await sqlFile('db/core/tenant.sql')).text);
+  for (const name of earlyFiles) await client.query((await sqlFile(name)).text);
 }
 
 /** Installs the functions, and gives the roles of each school the default grants of new permissions. */
