@@ -289,6 +289,9 @@ declare
   v_migration record;
   v_detail text;
   v_hint text;
+  v_table text;
+  v_column text;
+  v_constraint text;
 begin
   if p_version = 0 then
     execute format('create schema %I', v_schema);
@@ -305,12 +308,16 @@ begin
     begin
       execute v_migration.body;
     exception when others then
-      get stacked diagnostics v_detail = pg_exception_detail, v_hint = pg_exception_hint;
+      get stacked diagnostics v_detail = pg_exception_detail, v_hint = pg_exception_hint,
+        v_table = table_name, v_column = column_name, v_constraint = constraint_name;
       raise exception using
         errcode = sqlstate,
         message = format('tenant migration %s: %s', v_migration.name, sqlerrm),
         detail = v_detail,
-        hint = v_hint;
+        hint = v_hint,
+        table = v_table,
+        column = v_column,
+        constraint = v_constraint;
     end;
     v_version := v_migration.version;
   end loop;

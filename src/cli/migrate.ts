@@ -13,7 +13,7 @@ import { requireDevelopment, watchMigrations } from '../database/migrate/watch-m
 import type { Config } from '../process/config.ts';
 import { formatMinute, withDatabase, withExistingDatabase } from '../process/database-access.ts';
 import { exitCodes } from './exit-codes.ts';
-import { counted, type Format, print } from './output.ts';
+import { counted, type Format, indented, print } from './output.ts';
 import { type OfServer, onEachServer, type Server, serverOfSchool, serversOfCommand } from '../servers/servers.ts';
 
 const printJson = (value: unknown) => print(JSON.stringify(value));
@@ -44,7 +44,7 @@ export interface UpOptions extends MigrateFormat {
 
 /** The line of one school. */
 function describeTenant({ applied, milliseconds, error, rehearsal }: TenantResult, isDryRun: boolean): string {
-  if (error) return `FAILED: ${error}`;
+  if (error) return `FAILED: ${indented(error, 2)}`;
   return isDryRun
     ? `would apply ${String(applied)} in ${String(milliseconds)} ms${rehearsal ? describeRehearsal(rehearsal) : ''}`
     : `${String(applied)} applied in ${String(milliseconds)} ms`;
@@ -213,7 +213,7 @@ function printStatus(status: MigrationStatus): void {
     );
     if (error) {
       const at = failed_version === null ? '' : ` at ${fileNumber(failed_version)}`;
-      print(`    failed${at} on ${since(failed_at)}: ${error}`);
+      print(`    failed${at} on ${since(failed_at)}: ${indented(error, 6)}`);
     }
     if (skip_reason) print(`    skipped on ${since(skipped_at)}: ${skip_reason}`);
   }

@@ -27,6 +27,9 @@ export const fields = (lines: readonly (readonly [string, string])[]): string =>
   return lines.map(([name, value]) => `${name.padEnd(width)}  ${value}\n`).join('');
 };
 
+/** A text of several lines whose second and further lines begin with so many spaces more. */
+export const indented = (text: string, spaces: number): string => text.replaceAll('\n', `\n${' '.repeat(spaces)}`);
+
 /** Formats a duration with its two largest units: `2 d 3 h`. */
 export function duration(seconds: number): string {
   const whole = Math.floor(seconds);

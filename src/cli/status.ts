@@ -4,7 +4,7 @@ import { withOwner } from '../database/pool/pool.ts';
 import type { Config } from '../process/config.ts';
 import { formatMinute, withMigratedDatabase } from '../process/database-access.ts';
 import { exitCodes } from './exit-codes.ts';
-import { counted, duration, fields, type Format, table } from './output.ts';
+import { counted, duration, fields, type Format, indented, table } from './output.ts';
 import { type OfServer, onEachServer, serversOfCommand } from '../servers/servers.ts';
 
 interface Status {
@@ -12,6 +12,14 @@ interface Status {
   server: { version: string; started_at: string; database: string; size_bytes: number; is_replica: boolean };
   release: { fingerprint: string; installed_at: string; schema_version: number };
   schools: { status: string; schema_version: number; schools: number }[];
+  /** Schools that are behind because their migration failed or because they are skipped. */
+  delayed_schools: {
+    tenant_id: number;
+    subdomain: string;
+    schema_version: number;
+    error: string | null;
+    skip_reason: string | null;
+  }[];
   workers: number;
   queue: Queue;
   connections: {
@@ -34,6 +42,22 @@ interface Status {
 }
 
 const megabytes = (bytes: number) => `${String(Math.ceil(bytes / 1024 / 1024))} MB`;
+
+/** Why a school is behind. */
+const describeDelay = ({
+  tenant_id,
+  subdomain,
+  schema_version,
+  error,
+  skip_reason,
+}: Status['delayed_schools'][number]) =>
+  [
+    `School ${String(tenant_id)} (${subdomain}) is at version ${String(schema_version)}.`,
+    ...(skip_reason === null ? [] : [`  skipped: ${skip_reason}`]),
+    ...(error === null ? [] : [`  failed: ${indented(error, 4)}`]),
+  ]
+    .map((line) => `${line}\n`)
+    .join('');
 
 function describe(status: Status): string {
   const { server, release, queue } = status;
@@ -81,6 +105,7 @@ function describe(status: Status): string {
         each.schools,
       ]),
     ),
+    ...status.delayed_schools.map(describeDelay),
     table(
       ['CONNECTIONS', 'OPEN', 'ACTIVE', 'IN TRANSACTION', 'WAIT FOR LOCK'],
       status.connections.map((each) => [
@@ -124,7 +149,14 @@ const readStatus = (url: string): Promise<Status> =>
   withOwner(url, async (client) => {
     const { rows } = await client.query<{ status: Status }>('select core.status() as status');
     if (!rows[0]) throw new Error('The database returned no status.');
-    return rows[0].status;
+    // core.status, which the console shows too, has only the first line of each error.
+    const { rows: errors } = await client.query<{ tenant_id: string; error: string | null }>(
+      'select tenant_id, error from platform.delayed_migration',
+    );
+    const { status } = rows[0];
+    const wholeError = (id: number) => errors.find(({ tenant_id }) => Number(tenant_id) === id)?.error ?? null;
+    const delayed = status.delayed_schools.map((each) => ({ ...each, error: wholeError(each.tenant_id) }));
+    return { ...status, delayed_schools: delayed };
   });
 
 /** The reports of all servers, the home first, as text or JSON. @throws if the home does not answer */

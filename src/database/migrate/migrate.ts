@@ -28,7 +28,7 @@ import { pendingSharedMigrations, refuseNewer, tableExists } from './versions.ts
 
 const migrationsFolder = join(import.meta.dirname, '../../../migrations');
 /** The files of `core` that are installed before the schools are migrated, and then again with the others. */
-const earlyFiles = ['db/core/tenant.sql', 'db/core/school-sql.sql'];
+const earlyFiles = ['db/core/tenant.sql', 'db/core/school-sql.sql', 'db/core/violations.sql'];
 const quiet = new Logger(() => () => undefined);
 
 export interface MigrateOptions extends SchoolOptions {

@@ -122,16 +122,48 @@ export async function forEachTenant(
   await Promise.all(Array.from({ length: parallel }, takeNext));
 }
 
+/** A school that violates a constraint. The message names the rows. */
+class ViolationError extends Error {}
+
 /** The message of an error, with the detail and the hint that Postgres adds. */
 function describeError(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
+  if (error instanceof ViolationError) return error.message;
   const { detail, hint } = error as { detail?: string; hint?: string };
   return [error.message, detail, hint].filter(Boolean).join(' ');
 }
 
+/** The codes of violated unique constraints and foreign keys. Their detail has the key, that of others a whole row. */
+const violatedKey = /^2350[35]$/;
+
 /**
- * Stores why a school is behind; core.tenant_migrate deletes it at the next success. Only the message: the detail of a
- * violated constraint has the values of a row, which may be personal data.
+ * The error of a migration, with the rows that violate a constraint instead of the detail of Postgres, which may have
+ * all values of one row.
+ */
+async function explainViolation(pool: pg.Pool, tenant: string, error: unknown): Promise<unknown> {
+  // The class "integrity constraint violation".
+  if (!(error instanceof pg.DatabaseError) || !error.code?.startsWith('23')) return error;
+  const key = violatedKey.test(error.code) ? error.detail : undefined;
+  const client = await pool.connect();
+  try {
+    await client.query('begin');
+    const { rows } = await client.query<{ lines: string | null }>(
+      'select core.explain_violation($1, $2, $3, $4) as lines',
+      [tenant, error.table ?? '', error.constraint ?? '', error.column ?? ''],
+    );
+    return new ViolationError([error.message, rows[0]?.lines ?? key].filter(Boolean).join('\n'), { cause: error });
+  } catch {
+    // For example, the constraint needs a table that the migration creates.
+    return new ViolationError([error.message, key].filter(Boolean).join('\n'), { cause: error });
+  } finally {
+    await client.query('rollback').catch(() => undefined);
+    client.release();
+  }
+}
+
+/**
+ * Stores why a school is behind; core.tenant_migrate deletes it at the next success. Not the detail of Postgres, which may
+ * have all values of a row.
  */
 async function recordFailure(pool: pg.Pool, tenant: string, thrown: unknown): Promise<void> {
   const error = Error.isError(thrown) ? thrown.message : String(thrown);
@@ -162,7 +194,8 @@ export async function migrateTenants(
       async ({ id }, result) => {
         const answer = await retryLockConflicts(() =>
           pool.query<{ applied: number }>('select core.tenant_migrate($1) as applied', [id]),
-        ).catch(async (error: unknown) => {
+        ).catch(async (thrown: unknown) => {
+          const error = await explainViolation(pool, id, thrown);
           await recordFailure(pool, id, error);
           throw error;
         });
