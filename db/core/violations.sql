@@ -100,7 +100,8 @@ begin
   perform core.leave_tenant(v_before);
   return case
     when v_total = 0 then format('No row of %s violates it before the migration, which writes the values.', p_table)
-    else format('%s of %s violate it%s:%s%s', case v_total when 1 then '1 row' else v_total || ' rows' end, p_table,
+    else format('%s of %s it%s:%s%s', case v_total when 1 then '1 row' else v_total || ' rows' end,
+      p_table || case v_total when 1 then ' violates' else ' violate' end,
       case when v_total > v_max_rows then format(', the first %s', v_max_rows) else '' end, E'\n', v_lines)
   end;
 end $$;

@@ -56,12 +56,12 @@ const violations: [string, string, (ids: number[]) => string[]][] = [
   [
     'a check',
     "alter table student add constraint student_test_check check (phone <> 'M');",
-    ([, , , tom]) => ['1 row of student violate it:', `  phone = M: id ${tom}`],
+    ([, , , tom]) => ['1 row of student violates it:', `  phone = M: id ${tom}`],
   ],
   [
     'a column that may not be null',
     'alter table student alter column phone set not null;',
-    ([, , una]) => ['1 row of student violate it:', `  phone = null: id ${una}`],
+    ([, , una]) => ['1 row of student violates it:', `  phone = null: id ${una}`],
   ],
   [
     'a foreign key',
@@ -100,6 +100,13 @@ test.each(violations)('migrate, migrate status and status name the rows that vio
   expect(
     await service.database.query("select nspname from pg_namespace where nspname like 'tenant\\_9000000000%'"),
   ).toEqual([]);
+});
+
+test('the dry run shows no values of the row that violates a check', async () => {
+  await writeFile(file, "update student set first_name = '';");
+  const { code, stdout } = await migrate('up', '--dry-run', '--replace', number);
+  expect({ code, stdout }).toEqual({ code: 1, stdout: expect.stringContaining('student_first_name_check') });
+  expect(stdout).not.toContain('Secret');
 });
 
 test('names at most ten rows, and how many there are', async () => {

@@ -122,28 +122,30 @@ export async function forEachTenant(
   await Promise.all(Array.from({ length: parallel }, takeNext));
 }
 
+/** Whether a code is that of a violated constraint. */
+const isViolation = (code = '') => code.startsWith('23');
+/** The codes of unique constraints and foreign keys, whose detail has the key. That of others has a whole row. */
+const violatedKey = /^2350[35]$/;
+
 /** A school that violates a constraint. The message names the rows. */
 class ViolationError extends Error {}
 
-/** The message of an error, with the detail and the hint that Postgres adds. */
+/** The message of an error, with the detail and the hint that Postgres adds, but without all values of a row. */
 function describeError(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   if (error instanceof ViolationError) return error.message;
-  const { detail, hint } = error as { detail?: string; hint?: string };
-  return [error.message, detail, hint].filter(Boolean).join(' ');
+  const { code, detail, hint } = error as { code?: string; detail?: string; hint?: string };
+  const hasRow = isViolation(code) && !violatedKey.test(code ?? '');
+  return [error.message, hasRow ? undefined : detail, hint].filter(Boolean).join(' ');
 }
-
-/** The codes of violated unique constraints and foreign keys. Their detail has the key, that of others a whole row. */
-const violatedKey = /^2350[35]$/;
 
 /**
  * The error of a migration, with the rows that violate a constraint instead of the detail of Postgres, which may have
  * all values of one row.
  */
 async function explainViolation(pool: pg.Pool, tenant: string, error: unknown): Promise<unknown> {
-  // The class "integrity constraint violation".
-  if (!(error instanceof pg.DatabaseError) || !error.code?.startsWith('23')) return error;
-  const key = violatedKey.test(error.code) ? error.detail : undefined;
+  if (!(error instanceof pg.DatabaseError) || !isViolation(error.code)) return error;
+  const key = violatedKey.test(error.code ?? '') ? error.detail : undefined;
   const client = await pool.connect();
   try {
     await client.query('begin');
