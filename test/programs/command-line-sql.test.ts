@@ -299,13 +299,21 @@ describe('statements cannot leave the transaction or the school', () => {
 });
 
 describe('a school that is not in service', () => {
-  test('can be corrected while it is suspended', async () => {
+  test.each([
+    ['suspended', ['suspend']],
+    ['deleted', ['delete', '--yes']],
+  ])('can be corrected while it is %s', async (status, [command = '', ...options]) => {
     const closed = await service.school();
-    await service.operator.post(`/api/platform/tenants/${closed.id}/suspend`, {});
-    const file = join(folder, 'suspended.sql');
-    await writeFile(file, 'select count(*) from student');
-    const done = await runProgram('src/cli/main.ts', ['sql', String(closed.id), '--file', file], env());
-    expect(done).toMatchObject({ code: 0, stderr: expect.stringContaining('suspended, version') });
+    const change = ['tenant', command, String(closed.id), ...options];
+    expect((await runProgram('src/cli/main.ts', change, env())).code).toBe(0);
+    const file = join(folder, `${status}.sql`);
+    await writeFile(file, "insert into grade (name) values ('Grade 99')");
+    const args = ['sql', String(closed.id), '--write', '--yes', '--file', file];
+    expect(await runProgram('src/cli/main.ts', args, env())).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('Committed.'),
+      stderr: expect.stringContaining(`${status}, version`),
+    });
   });
 
   test.each([
