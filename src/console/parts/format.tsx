@@ -150,6 +150,8 @@ const sentences: Record<string, string> = {
   'webhook.replay': 'Sent a message of a webhook again',
   'schools.export': 'Exported the list of schools',
   'tenant.message': 'Sent a message to the admins of a school',
+  'tenant.sql': 'Ran SQL statements for a school',
+  'tenant.sql_commit': 'Changed data of a school with SQL statements',
   'tenant.impersonate': 'Logged in as a school admin',
 };
 
