@@ -1,4 +1,4 @@
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from '@jest/globals';
@@ -71,6 +71,35 @@ describe('a command at home about one school', () => {
     const listed = await command<{ id: number; node?: string }[]>(0, 'tenant', 'list');
     const places = listed.filter(({ id }) => [east.id, west.id, atHome.id].includes(id)).map(({ node }) => node);
     expect(places).toEqual(['node-1', 'node-2', undefined]);
+  });
+
+  test('runs statements on its node, and the home gets their audit entry', async () => {
+    const { data: odo } = await east.admin.post<{ id: number }>(
+      '/api/students',
+      { first_name: 'Odo', last_name: 'Corrected' },
+      201,
+    );
+    const file = join(dataDir, 'correction.sql');
+    await writeFile(file, `update student set phone = '1' where id = ${odo.id}`);
+    expect(await program('sql', east.subdomain, '--write', '--yes', '--file', file)).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('UPDATE: 1 row\n'),
+    });
+    expect(await rows('node-1', `select phone from ${east.schema}.student where id = $1`, [odo.id])).toEqual([
+      { phone: '1' },
+    ]);
+    const entries = () =>
+      rows<{ statements: string }>(
+        'home',
+        `select changes #>> '{statements,after}' as statements from platform.audit_log
+         where action = 'tenant.sql_commit' and tenant_id = $1`,
+        [east.id],
+      );
+    const copied = await until(async () => {
+      const found = await entries();
+      return found.length > 0 ? found : undefined;
+    });
+    expect(copied).toEqual([{ statements: `update student set phone = '1' where id = ${odo.id};` }]);
   });
 
   test('says that its node does not answer', async () => {
