@@ -492,14 +492,25 @@ create function core.check_transactions(p_running interval default '10 minutes',
 comment on function core.check_transactions is
   'A long transaction keeps locks, and vacuum cannot remove any row that has died since it began.';
 
+create function core.check_visibility() returns setof core.finding
+  language sql stable set search_path = pg_catalog, pg_temp as $$
+    select 'warning', format('The role %I may not see what other roles do: long transactions and replicas that are '
+        'behind were not checked.', current_user), core.missing_statistics_grant(), false
+    where core.missing_statistics_grant() is not null
+  $$;
+comment on function core.check_visibility is
+  'Postgres shows nulls to this role, so that nothing is found where something may be wrong.';
+
 create function core.check_locks(p_waiting interval default '10 seconds') returns setof core.finding
   language sql stable set search_path = pg_catalog, pg_temp as $$
     select 'warning', format('Process %s (%s) has waited %s for a lock that process %s holds.', a.pid,
-        coalesce(nullif(a.application_name, ''), a.usename), date_trunc('second', now() - a.query_start),
+        coalesce(nullif(a.application_name, ''), a.usename), date_trunc('second', now() - l.waitstart),
         array_to_string(pg_blocking_pids(a.pid), ', ')),
       format('select pg_terminate_backend(%s)', (pg_blocking_pids(a.pid))[1]), false
-    from pg_stat_activity a
-    where a.datname = current_database() and a.wait_event_type = 'Lock' and a.query_start < now() - p_waiting
+    -- Every role sees pg_locks; pg_stat_activity may hide what the process does.
+    from pg_locks l
+    join pg_stat_activity a using (pid)
+    where not l.granted and a.datname = current_database() and l.waitstart < now() - p_waiting
       and cardinality(pg_blocking_pids(a.pid)) > 0
   $$;
 comment on function core.check_locks is 'Requests that need the same rows wait too, and then get 503.';
@@ -532,7 +543,8 @@ create function core.check_connections(p_share numeric default 0.8) returns seto
       format('alter system set max_connections = %s; -- then restart the server',
         2 * current_setting('max_connections')::integer), false
     from pg_stat_activity
-    where backend_type = 'client backend'
+    -- The type of a connection is null if its state may not be seen.
+    where usesysid is not null and coalesce(backend_type, 'client backend') = 'client backend'
     having count(*) > p_share * current_setting('max_connections')::integer
   $$;
 comment on function core.check_connections is 'Without a free connection, processes cannot start and requests get 503.';
@@ -623,4 +635,4 @@ begin
 end $$;
 comment on function core.find_server_problems is
   'Runs all checks of the server: the name of the check, what is wrong, why that matters, and what fixes it. Needs the '
-  'owner of the database; a member of pg_monitor also sees the statements of other users.';
+  'owner of the database, and sees what other roles do if that is a member of pg_read_all_stats.';

@@ -17,6 +17,14 @@ comment on function core.record_operation_times is
   'Adds the calls of operations that an API process has measured to this minute: p_calls[n] of p_operations[n], with '
   'the sum and the maximum of their milliseconds. Security definer: the API may write no table.';
 
+create function core.missing_statistics_grant() returns text
+  language sql stable set search_path = pg_catalog, pg_temp
+  return case when not pg_has_role('pg_read_all_stats', 'usage')
+    then format('grant pg_read_all_stats to %I', current_user) end;
+comment on function core.missing_statistics_grant is
+  'The statement that lets this role see what the connections of other roles do, and how far replicas are behind; null '
+  'if it may. Without it Postgres shows nulls there.';
+
 create function core.status(p_with_size boolean default true) returns json
   language sql stable security definer set search_path = pg_catalog, pg_temp as $$
     select json_build_object(
@@ -85,11 +93,15 @@ create function core.status(p_with_size boolean default true) returns json
           select
             coalesce(nullif(application_name, ''), usename) as name,
             count(*) as connections,
-            count(*) filter (where state = 'active') as active,
-            count(*) filter (where state like 'idle in transaction%') as idle_in_transaction,
-            count(*) filter (where wait_event_type = 'Lock') as waiting
+            -- The type of a connection is null if its state may not be seen.
+            case when bool_and(backend_type is not null) then count(*) filter (where state = 'active') end as active,
+            case when bool_and(backend_type is not null) then
+              count(*) filter (where state like 'idle in transaction%') end as idle_in_transaction,
+            case when bool_and(backend_type is not null) then
+              count(*) filter (where wait_event_type = 'Lock') end as waiting
           from pg_stat_activity
-          where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()
+          where datname = current_database() and pid <> pg_backend_pid() and usesysid is not null
+            and coalesce(backend_type, 'client backend') = 'client backend'
           group by 1
         ) c
       ),
@@ -109,7 +121,8 @@ create function core.status(p_with_size boolean default true) returns json
         ) o
       ),
       'max_connections', current_setting('max_connections')::integer,
-      'long_transactions', (
+      'missing_grant', core.missing_statistics_grant(),
+      'long_transactions', case when core.missing_statistics_grant() is null then (
         select coalesce(json_agg(json_build_object(
           'pid', pid,
           'name', coalesce(nullif(application_name, ''), usename),
@@ -118,8 +131,8 @@ create function core.status(p_with_size boolean default true) returns json
         from pg_stat_activity
         where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()
           and xact_start < now() - interval '30 seconds'
-      ),
-      'replicas', (
+      ) end,
+      'replicas', case when core.missing_statistics_grant() is null then (
         select coalesce(json_agg(json_build_object(
           'name', application_name,
           'state', state,
@@ -127,7 +140,7 @@ create function core.status(p_with_size boolean default true) returns json
             case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end, replay_lsn),
           'lag_seconds', round(extract(epoch from replay_lag))) order by application_name), '[]')
         from pg_stat_replication
-      ),
+      ) end,
       'refusal', core.server_refusal(),
       'kept_schools', (
         select coalesce(json_agg(json_build_object('id', s.id, 'subdomain', s.subdomain) order by s.id), '[]')
@@ -155,5 +168,6 @@ comment on function core.status is
   'The state of the installation: server, release, its schools by status and version, schools whose migration failed, '
   'messages of the last 7 days by channel, workers, queue, connections, the ten slowest operations of the last '
   'hour, transactions of more than 30 seconds, replicas, why the server must not run jobs, the schools whose tables it '
-  'has kept after a move, and the nodes of a home with the time since when they do not answer. Security definer, '
-  'because operators may not read these tables and views.';
+  'has kept after a move, and the nodes of a home with the time since when they do not answer. What the owner of the '
+  'database may not see is null, and missing_grant is the statement that lets it. Security definer, because operators '
+  'may not read these tables and views.';

@@ -25,20 +25,55 @@ interface Status {
   connections: {
     name: string;
     connections: number;
-    active: number;
-    idle_in_transaction: number;
-    waiting: number;
+    active: number | null;
+    idle_in_transaction: number | null;
+    waiting: number | null;
   }[];
   slow_operations: { operation: string; calls: number; mean_ms: number; max_ms: number }[];
   max_connections: number;
-  long_transactions: { pid: number; name: string; state: string; seconds: number }[];
-  replicas: { name: string; state: string; lag_bytes: number; lag_seconds: number | null }[];
+  /** The statement that lets the owner see what is null: `active` and so on, transactions, replicas. */
+  missing_grant: string | null;
+  long_transactions: { pid: number; name: string; state: string; seconds: number }[] | null;
+  replicas: { name: string; state: string; lag_bytes: number; lag_seconds: number | null }[] | null;
   /** Why the server runs no jobs, and creates and moves no schools; null if it does. */
   refusal: string | null;
   /** Schools that moved away, whose tables the server has kept. */
   kept_schools: { id: number; subdomain: string | null }[];
   /** At home: what the checks of the worker have found. */
   nodes: { name: string; answered_at: string | null; unreachable_since: string | null }[];
+}
+
+/** A number that is null if it cannot be seen. */
+const orUnknown = (count: number | null) => count ?? '?';
+
+/** @param grant  the statement without which they cannot be seen */
+function describeTransactions(transactions: Status['long_transactions'], grant: string | null): string {
+  if (transactions === null)
+    return (
+      'Long transactions of other roles cannot be seen, nor replicas and what "?" stands for. As a superuser, run: ' +
+      `${grant ?? ''};\n`
+    );
+  if (transactions.length === 0) return 'No transaction has been open for more than 30 seconds.\n';
+  return table(
+    ['LONG TRANSACTION', 'PROCESS', 'STATE', 'OPEN FOR'],
+    transactions.map((each) => [each.name, String(each.pid), each.state, duration(each.seconds)]),
+  );
+}
+
+function describeReplicas(replicas: Status['replicas']): string[] {
+  if (replicas === null) return [];
+  if (replicas.length === 0) return [`${counted(0, 'replica')}.\n`];
+  return [
+    table(
+      ['REPLICA', 'STATE', 'BEHIND', 'LAG'],
+      replicas.map((each) => [
+        each.name,
+        each.state,
+        megabytes(each.lag_bytes),
+        each.lag_seconds === null ? '-' : duration(each.lag_seconds),
+      ]),
+    ),
+  ];
 }
 
 const megabytes = (bytes: number) => `${String(Math.ceil(bytes / 1024 / 1024))} MB`;
@@ -111,17 +146,12 @@ function describe(status: Status): string {
       status.connections.map((each) => [
         each.name,
         each.connections,
-        each.active,
-        each.idle_in_transaction,
-        each.waiting,
+        orUnknown(each.active),
+        orUnknown(each.idle_in_transaction),
+        orUnknown(each.waiting),
       ]),
     ),
-    status.long_transactions.length === 0
-      ? `No transaction has been open for more than 30 seconds.\n`
-      : table(
-          ['LONG TRANSACTION', 'PROCESS', 'STATE', 'OPEN FOR'],
-          status.long_transactions.map((each) => [each.name, String(each.pid), each.state, duration(each.seconds)]),
-        ),
+    describeTransactions(status.long_transactions, status.missing_grant),
     ...(status.slow_operations.length === 0
       ? []
       : [
@@ -130,17 +160,7 @@ function describe(status: Status): string {
             status.slow_operations.map((each) => [each.operation, each.calls, each.mean_ms, each.max_ms]),
           ),
         ]),
-    status.replicas.length === 0
-      ? `${counted(0, 'replica')}.\n`
-      : table(
-          ['REPLICA', 'STATE', 'BEHIND', 'LAG'],
-          status.replicas.map((each) => [
-            each.name,
-            each.state,
-            megabytes(each.lag_bytes),
-            each.lag_seconds === null ? '-' : duration(each.lag_seconds),
-          ]),
-        ),
+    ...describeReplicas(status.replicas),
   ].join('\n');
 }
 

@@ -57,9 +57,9 @@ export const System = z
       z.object({
         name: z.string().meta({ description: 'The name of the program (`application_name`).' }),
         connections: count,
-        active: count,
-        idle_in_transaction: count,
-        waiting: count.meta({ description: 'For a lock.' }),
+        active: count.nullable(),
+        idle_in_transaction: count.nullable(),
+        waiting: count.nullable().meta({ description: 'For a lock.' }),
       }),
     ),
     slow_operations: z
@@ -73,17 +73,29 @@ export const System = z
       )
       .meta({ description: 'The slowest on average in the last hour.' }),
     max_connections: count,
+    missing_grant: z
+      .string()
+      .nullable()
+      .meta({
+        description:
+          'If the owner of the database may not see what other roles do, the statement that lets it. What it cannot ' +
+          'see is null: `long_transactions`, `replicas`, and the state of connections.',
+        examples: ['grant pg_read_all_stats to school'],
+      }),
     long_transactions: z
       .array(z.object({ pid: z.int(), name: z.string(), state: z.string().nullable(), seconds: z.number() }))
+      .nullable()
       .meta({ description: 'Open for more than 30 seconds.' }),
-    replicas: z.array(
-      z.object({
-        name: z.string(),
-        state: z.string().nullable(),
-        lag_bytes: z.number().nullable(),
-        lag_seconds: z.number().nullable(),
-      }),
-    ),
+    replicas: z
+      .array(
+        z.object({
+          name: z.string(),
+          state: z.string().nullable(),
+          lag_bytes: z.number().nullable(),
+          lag_seconds: z.number().nullable(),
+        }),
+      )
+      .nullable(),
     refusal: z.string().nullable().meta({
       description: 'Why this database runs no jobs, and creates and moves no school. Null if it does.',
     }),

@@ -22,6 +22,7 @@ describe('GET /api/platform/system', () => {
       schools: [{ status: 'active', schema_version: data.release.schema_version, schools: 1 }],
       delayed_schools: [],
       workers: 1,
+      missing_grant: null,
       long_transactions: [],
       replicas: [],
       refusal: null,

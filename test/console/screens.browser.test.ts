@@ -241,6 +241,33 @@ test('the system page shows the queue and failed jobs, which an operator runs ag
   await service.database.query('select graphile_worker.complete_jobs(array[$1::bigint])', [first]);
 });
 
+test('the system page says what the owner of the database may not see, and which statement lets it', async () => {
+  const run = (text: string) => service.database.query(text);
+  // The function runs with the rights of its owner. Roles belong to the whole server, which other tests use too.
+  await run('create role short_sighted bypassrls; grant pg_read_all_data to short_sighted');
+  await run(
+    'grant usage on schema core to short_sighted; grant execute on all functions in schema core to short_sighted',
+  );
+  await run('alter function core.status(boolean) owner to short_sighted');
+  try {
+    const { data } = await operator.get('/api/platform/system');
+    expect(data).toMatchObject({
+      missing_grant: 'grant pg_read_all_stats to short_sighted',
+      long_transactions: null,
+      replicas: null,
+    });
+    const { openTab } = await openSession();
+    const page = await openTab('/system');
+    await page
+      .getByText(/^Long transactions and replicas cannot be seen.*: grant pg_read_all_stats to short_sighted$/)
+      .waitFor();
+    await page.getByText('cannot be seen', { exact: true }).waitFor();
+  } finally {
+    await run('alter function core.status(boolean) owner to current_user');
+    await run('drop owned by short_sighted; drop role short_sighted');
+  }
+});
+
 test('the system page is live, and says when it is not', async () => {
   const { context, openTab } = await openSession({});
   const stream = '**/api/platform/system/stream';

@@ -22,6 +22,7 @@ test('school status counts schools by status and version, workers, jobs and conn
     server: { is_replica: false },
     workers: 1,
     queue: { worker: true },
+    missing_grant: null,
     long_transactions: [],
     replicas: [],
   });

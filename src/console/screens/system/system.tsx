@@ -46,7 +46,7 @@ const downtime = (since: string, { at }: SystemState) => duration((Date.parse(at
 
 /** What needs the attention of an operator, worst first. */
 function findProblems(state: SystemState): string[] {
-  const { workers, long_transactions, schools, release, delayed_schools, queue, nodes } = state;
+  const { workers, long_transactions, missing_grant, schools, release, delayed_schools, queue, nodes } = state;
   const waitsFor = schools.filter(
     ({ schema_version, status }) => schema_version < release.schema_version && status !== 'purged',
   );
@@ -71,7 +71,10 @@ function findProblems(state: SystemState): string[] {
       : '',
     failed > 0 ? `${counted(failed, 'job')} failed at the last attempt.` : '',
     oldest > 300 ? `The oldest job has waited for ${duration(oldest)}.` : '',
-    long_transactions.length > 0
+    missing_grant !== null
+      ? `Long transactions and replicas cannot be seen. As a superuser of the database, run: ${missing_grant}`
+      : '',
+    long_transactions && long_transactions.length > 0
       ? `Open for more than 30 seconds: ${counted(long_transactions.length, 'transaction')}.`
       : '',
   ].filter(Boolean);
@@ -139,7 +142,8 @@ function Facts({
         <Fact label="Connections">
           {formatNumber(open)} <span class="muted">of {formatNumber(max_connections)}</span>
         </Fact>
-        {replicas.map(({ name, state, lag_seconds, lag_bytes }) => (
+        {replicas === null && <Fact label="Replicas">cannot be seen</Fact>}
+        {replicas?.map(({ name, state, lag_seconds, lag_bytes }) => (
           <>
             <dt key={name}>Replica</dt>
             <dd>
