@@ -1,4 +1,5 @@
--- The database roles. They belong to the whole server, so this file runs at every migration and is idempotent.
+-- The database roles. They belong to the whole server, so this file runs at every migration and is idempotent. The
+-- rights that it needs are in missing-rights.sql.
 --   school_api       the API process: can only call the dispatcher and the few other functions in db/grants.sql
 --   school_worker    the background worker: can run jobs and the few functions that jobs need
 --   school_tenant    set by the dispatcher for requests of a school; cannot log in
@@ -10,6 +11,7 @@ do $$
 declare
   v_role text;
   v_right text;
+  v_member record;
   v_setting record;
 begin
   foreach v_role in array
@@ -26,21 +28,25 @@ begin
       end;
     end if;
   end loop;
-  if not pg_has_role('school_api', 'school_tenant', 'member')
-      or not pg_has_role('school_api', 'school_platform', 'member') then
-    grant school_tenant, school_platform to school_api;
-  end if;
-  if not pg_has_role('school_graphql', 'school_analyst', 'member') then
-    grant school_analyst to school_graphql;
-  end if;
+  for v_member in
+    select *
+    from (values
+      ('school_api', 'school_tenant'),
+      ('school_api', 'school_platform'),
+      ('school_graphql', 'school_analyst')) m (role, of_role)
+    where not pg_has_role(m.role, m.of_role, 'member')
+  loop
+    execute format('grant %I to %I', v_member.of_role, v_member.role);
+  end loop;
   -- An owner that is not a superuser must be able to `set role` to these roles, see docs/security.md. Since Postgres 16
   -- the creator of a role is a member of it, but without the set option.
   v_right := case when current_setting('server_version_num')::integer >= 160000 then 'set' else 'member' end;
-  if not (select rolsuper from pg_roles where rolname = current_user)
-      and not (pg_has_role(current_user, 'school_api', v_right)
-        and pg_has_role(current_user, 'school_worker', v_right)) then
-    execute format('grant school_api, school_worker to %I', current_user);
-  end if;
+  foreach v_role in array array['school_api', 'school_worker'] loop
+    if not (select rolsuper from pg_roles where rolname = current_user)
+        and not pg_has_role(current_user, v_role, v_right) then
+      execute format('grant %I to %I', v_role, current_user);
+    end if;
+  end loop;
   if not (select rolsuper from pg_roles where rolname = current_user)
       and not pg_has_role(current_user, 'school_graphql', v_right) then
     begin

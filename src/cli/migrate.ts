@@ -2,6 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { sqlFiles } from '../database/migrate/install.ts';
 import { type Effect, type Finding, inspectMigration, newHistory, rules } from '../database/migrate/migration-rules.ts';
+import { requireRights } from '../database/migrate/missing-rights.ts';
 import { type MigrationStatus, readMigrationStatus } from '../database/migrate/migration-status.ts';
 import { findTenant } from '../database/find-tenant.ts';
 import { describeRehearsal, migrate, type MigrateResult } from '../database/migrate/migrate.ts';
@@ -146,6 +147,8 @@ export async function migrateUp(config: Config, options: UpOptions): Promise<num
   const say = json ? () => undefined : print;
   const start = performance.now();
   return (dryRun ? withExistingDatabase : withDatabase)(config, async (ownerUrl) => {
+    // The list of servers is in a table that the role may not be allowed to read.
+    await withOwner(ownerUrl, requireRights);
     const all = await serversOfCommand(ownerUrl);
     const server =
       tenant === undefined || all.length === 1

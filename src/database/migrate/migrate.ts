@@ -10,6 +10,7 @@ import { withOptions, withOwner } from '../pool/pool.ts';
 import { pendingFunctions, type Rehearsal, rehearseShared, rehearseTenant, type SharedRehearsal } from './dry-run.ts';
 import { install, sqlFile } from './install.ts';
 import { lockMigration } from './migration-lock.ts';
+import { requireRights } from './missing-rights.ts';
 import {
   asSkipped,
   changeSkips,
@@ -285,6 +286,7 @@ export async function migrate(options: MigrateOptions): Promise<MigrateResult> {
       "select current_setting('server_version_num')::integer / 10000 as version",
     );
     if ((rows[0]?.version ?? 0) < 15) throw new Error('The service requires Postgres 15 or later.');
+    await requireRights(client);
     await lockMigration(client, ownerUrl, options.onWait ?? onStep);
     const files = await readTenantMigrations(options.tenantMigrations);
     await refuseNewer(client, files, options.dataDir);
