@@ -152,7 +152,9 @@ comment on function core.for_all_in is
 create or replace function core.granted(p_acl aclitem[], p_owner oid) returns text
   language sql stable set search_path = pg_catalog, pg_temp
   return (
-    select string_agg(format('%s %s', lower(privilege_type), grantee::regrole), ', ' order by grantee, privilege_type)
+    select string_agg(
+      format('%s %s', lower(privilege_type), case grantee when 0 then 'public' else grantee::regrole::text end), ', '
+      order by grantee, privilege_type)
     from aclexplode(p_acl)
     where grantee <> p_owner
   );

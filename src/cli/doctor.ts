@@ -6,6 +6,7 @@ import { withMigratedDatabase } from '../process/database-access.ts';
 import { exitCodes } from './exit-codes.ts';
 import { counted, type Format, print } from './output.ts';
 import { type Progress, progress } from './progress.ts';
+import { asFound, type Found, groupProblems, type ProblemGroup } from './group-problems.ts';
 import { reasonOf } from '../domain/reason.ts';
 import { homeName, onEachServer, serversOfCommand, serverOfSchool } from '../servers/servers.ts';
 import { checkClock, checkDisk, checkServices, type Problem } from './server-checks.ts';
@@ -17,12 +18,13 @@ interface Violation {
   examples: object[];
 }
 
-/** What was found in one school; a line of the JSON output. */
+/** What was found in the data of one school; a line of the JSON output. */
 interface Finding {
   tenant_id: number;
   subdomain: string;
   violations: Violation[];
-  problems: Problem[];
+  /** The number of definitions that differ from the release. Those of all schools are reported together. */
+  differences: number;
   error?: string;
 }
 
@@ -44,32 +46,35 @@ export interface DoctorOptions extends Format {
 const describeViolation = ({ rule, violations, examples }: Violation) =>
   `  ${rule} Violations: ${violations}.\n${examples.map((example) => `    ${JSON.stringify(example)}\n`).join('')}`;
 
-/** Runs the remedy if `--fix` may. @returns a note for the report */
-async function fix(client: pg.Client, { is_harmless, remedy }: Problem): Promise<string> {
+/** Runs the remedy of each school if `--fix` may. @returns a note for the report */
+async function fix(client: pg.Client, { is_harmless, remedies }: ProblemGroup): Promise<string> {
   if (!is_harmless) return '';
-  try {
-    await client.query(remedy);
-    return ' (fixed)';
-  } catch (error) {
-    return ` (could not be fixed: ${reasonOf(error)})`;
-  }
+  const failures: string[] = [];
+  for (const remedy of remedies) await client.query(remedy).catch((error: unknown) => failures.push(reasonOf(error)));
+  if (failures.length === 0) return ' (fixed)';
+  const ofAll = remedies.length > 1 ? ` in ${String(failures.length)} of ${counted(remedies.length, 'school')}` : '';
+  return ` (could not be fixed${ofAll}: ${failures[0] ?? ''})`;
 }
 
 /** The number of problems by level. One that was fixed does not count. */
 type Summary = Record<Problem['level'], number>;
 
-/** Prints problems, and fixes those that may be fixed. */
+/** Prints problems, those of several schools together, and fixes those that may be fixed. */
 async function report(
   ownerUrl: string,
-  problems: Problem[],
+  found: readonly Found[],
+  subdomains: ReadonlyMap<string, string>,
   options: DoctorOptions,
   summary: Summary,
   printLine: (line: string) => void,
 ): Promise<void> {
-  for (const problem of problems) {
-    const note = options.fix ? await withOwner(ownerUrl, (client) => fix(client, problem)) : '';
-    if (note !== ' (fixed)') summary[problem.level]++;
-    if (options.json) printLine(JSON.stringify({ ...problem, is_fixed: note === ' (fixed)' }));
+  for (const group of groupProblems(found, subdomains)) {
+    const note = options.fix ? await withOwner(ownerUrl, (client) => fix(client, group)) : '';
+    const isFixed = note === ' (fixed)';
+    if (!isFixed) summary[group.level]++;
+    const { remedies: _, schools, ...problem } = group;
+    const ofSchools = schools.length > 0 ? { schools: schools.length, tenant_ids: schools.map(Number) } : {};
+    if (options.json) printLine(JSON.stringify({ ...problem, is_fixed: isFixed, ...ofSchools }));
     else
       printLine(
         `${problem.level}: ${problem.what}${note}\n  Why: ${problem.why}\n  Fix: ${problem.remedy.replaceAll('\n', '\n       ')}`,
@@ -113,7 +118,7 @@ const readReference = (ownerUrl: string): Promise<{ objects: string } | { proble
     }
   });
 
-/** Compares the definitions of a school with those of a new one. */
+/** Compares the definitions of a school with those of a new one. The problems have `<id>` instead of its id. */
 async function findSchoolProblems(ownerUrl: string, id: string, reference: string): Promise<Problem[]> {
   return withOwner(ownerUrl, async (client) => {
     const { rows } = await client.query<Omit<Problem, 'check_name' | 'why'> & { why: string }>(
@@ -139,11 +144,12 @@ async function checkSchool(
   { id, subdomain, is_current: isCurrent }: NamedTenant & { is_current: boolean },
   reference: string | undefined,
   options: DoctorOptions,
-): Promise<{ finding: Finding; outcome: string }> {
-  const finding: Finding = { tenant_id: Number(id), subdomain, violations: [], problems: [] };
+): Promise<{ finding: Finding; problems: Problem[]; outcome: string }> {
+  const finding: Finding = { tenant_id: Number(id), subdomain, violations: [], differences: 0 };
+  let problems: Problem[] = [];
   try {
-    if (reference !== undefined && isCurrent) finding.problems = await findSchoolProblems(url, id, reference);
-    // One connection per school: a backend keeps the catalog of every schema it has touched in memory.
+    if (reference !== undefined && isCurrent) problems = await findSchoolProblems(url, id, reference);
+    // One connection per school: a backend keeps the catalog of every school it has touched in memory.
     if (!options.server)
       finding.violations = await withOwner(url, async (client) => {
         await client.query('begin read only');
@@ -152,7 +158,8 @@ async function checkSchool(
   } catch (error) {
     finding.error = reasonOf(error);
   }
-  const { violations, problems } = finding;
+  const { violations } = finding;
+  finding.differences = problems.length;
   const outcome = finding.error
     ? `could not be checked: ${finding.error}`
     : violations.length > 0
@@ -164,7 +171,7 @@ async function checkSchool(
           : problems.length === 0
             ? 'as in this release'
             : `differs from this release in ${counted(problems.length, 'object')}`;
-  return { finding, outcome };
+  return { finding, problems, outcome };
 }
 
 /** Checks a server and its schools, or one school. @returns the number of schools, and of problems */
@@ -195,28 +202,34 @@ async function checkServer(
   if (tenantId !== undefined && rows.length === 0)
     throw new Error(`The school ${tenantId} has no data: it is new or was purged.`);
   const summary: Summary = { error: 0, warning: 0 };
+  const subdomains = new Map(rows.map(({ id, subdomain }) => [id, subdomain]));
+  const reportAll = (found: readonly Found[]) => report(url, found, subdomains, options, summary, say);
   if (tenantId === undefined && !options.data)
-    await report(url, await findServerProblems(config, url, options), options, summary, say);
+    await reportAll((await findServerProblems(config, url, options)).map(asFound));
   const reference = options.data ? undefined : await readReference(url);
-  if (reference && 'problem' in reference) await report(url, [reference.problem], options, summary, say);
+  if (reference && 'problem' in reference) await reportAll([{ problem: reference.problem }]);
   const objects = reference && 'objects' in reference ? reference.objects : undefined;
+  const found: Found[] = [];
   for (const [index, row] of rows.entries()) {
     bar.update(Math.floor((100 * index) / rows.length), `school ${row.id} (${row.subdomain})`);
-    const { finding, outcome } = await checkSchool(url, row, objects, options);
-    const { violations, problems } = finding;
+    const { finding, problems, outcome } = await checkSchool(url, row, objects, options);
+    const { violations } = finding;
     if (violations.length > 0 || finding.error !== undefined) summary.error++;
-    if (json) say(JSON.stringify(finding));
-    await report(url, problems, { ...options, json: false }, summary, json ? () => undefined : say);
-    if (!json)
-      say(`school ${row.id} (${row.subdomain}): ${outcome}\n${violations.map(describeViolation).join('')}`.trimEnd());
+    found.push(...problems.map((problem) => ({ problem, school: row.id })));
+    say(
+      json
+        ? JSON.stringify(finding)
+        : `school ${row.id} (${row.subdomain}): ${outcome}\n${violations.map(describeViolation).join('')}`.trimEnd(),
+    );
   }
+  await reportAll(found);
   return { schools: rows.length, summary };
 }
 
 /**
- * `school doctor`: checks the server, the functions and tables against the release (db/core/checks.sql), and the
- * invariants of the data of every school (db/core/invariants.sql), on all servers at the same time. Prints each problem
- * with the reason and the remedy.
+ * `school doctor`: checks the server (db/core/server-checks.sql), the functions and tables against the release
+ * (checks.sql, school-checks.sql), and the invariants of the data of every school (invariants.sql), on all servers at the
+ * same time. Prints each problem with the reason and the remedy.
  * @returns the exit code: failed for an error or a node that does not answer, attention for warnings only
  */
 export async function doctor(config: Config, options: DoctorOptions): Promise<number> {

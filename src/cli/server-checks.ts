@@ -4,7 +4,7 @@ import { createTransport } from 'nodemailer';
 import type pg from 'pg';
 import type { Config } from '../process/config.ts';
 
-/** A problem of the server. db/core/checks.sql has those that the database can find. */
+/** A problem of the server. db/core/server-checks.sql has those that the database can find. */
 export interface Problem {
   check_name: string;
   level: 'error' | 'warning';

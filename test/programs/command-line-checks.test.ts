@@ -2,9 +2,9 @@ import { afterAll, describe, expect, test } from '@jest/globals';
 import pg from 'pg';
 import { checkClock } from '../../src/cli/server-checks.ts';
 import { provision } from '../support/database/tenants.ts';
-import { until } from '../support/client/until.ts';
 import { freePort, runProgram } from '../support/server/processes.ts';
 import { testDatabase } from '../support/server/database.ts';
+import { runRemedy } from '../support/database/remedies.ts';
 
 const database = await testDatabase();
 const school = await provision(database);
@@ -20,21 +20,27 @@ interface Found {
 /** Runs one check in the database. */
 const check = (call: string) => database.query<Found>(`select * from core.check_${call}`);
 
-/** The differences of the school from the release. */
-async function differences(): Promise<Found[]> {
+/** The definitions of a new school, which is rolled back. */
+let reference: Promise<string> | undefined;
+
+async function readReference(): Promise<string> {
   const client = new pg.Client({ connectionString: database.url });
   await client.connect();
   try {
     await client.query('begin');
-    const { rows } = await client.query<Found>(
-      'select f.* from core.reference_objects() r cross join lateral core.check_school($1, r) f',
-      [school.id],
-    );
+    const { rows } = await client.query<{ objects: string }>('select core.reference_objects()::text as objects');
     await client.query('rollback');
-    return rows;
+    return rows[0]?.objects ?? '';
   } finally {
     await client.end();
   }
+}
+
+/** The differences of the school from the release. */
+async function differences(): Promise<Found[]> {
+  reference ??= readReference();
+  const rows = await database.query<Found>('select * from core.check_school($1, $2)', [school.id, await reference]);
+  return rows.map((row) => ({ ...row, remedy: row.remedy.replaceAll('<id>', String(school.id)) }));
 }
 
 const doctor = (args: string[], env: Record<string, string> = {}) =>
@@ -61,12 +67,65 @@ describe('the definitions of a school', () => {
       'create or replace function S.touch_updated_at() returns trigger language plpgsql as $$ begin return new; end $$',
     ],
     ['the index student_class_id_idx is missing', 'drop index S.student_class_id_idx'],
+    [
+      'the index student_class_id_idx differs',
+      'drop index S.student_class_id_idx; create index student_class_id_idx on S.student (id)',
+    ],
+    ['the index extra does not belong', 'create index extra on S.student (created_at)'],
     ['the column student.nickname does not belong', 'alter table S.student add column nickname text'],
+    ['the column student.deleted_at is missing', 'alter table S.student drop column deleted_at cascade'],
+    ['the column student.search_text is missing', 'alter table S.student drop column search_text'],
+    ['the column holiday.name differs', 'alter table S.holiday alter column name type varchar(100)'],
+    ['the column holiday.name differs', 'alter table S.holiday alter column name drop not null'],
+    ['the column holiday.created_at differs', 'alter table S.holiday alter column created_at drop default'],
+    ['the column holiday.name differs', "alter table S.holiday alter column name set default 'None'"],
+    [
+      'the constraint student_first_name_check on student differs',
+      'alter table S.student drop constraint student_first_name_check, add constraint student_first_name_check check (true)',
+    ],
+    ['the constraint extra on student does not belong', 'alter table S.student add constraint extra check (id > 0)'],
+    ['the function touch_updated_at() is missing', 'drop function S.touch_updated_at() cascade'],
+    ['the function extra() does not belong', 'create function S.extra() returns integer language sql return 1'],
+    [
+      'the privileges touch_updated_at() are: execute public',
+      'grant execute on function S.touch_updated_at() to public',
+    ],
+    ['the sequence holiday_id_seq is missing', 'drop sequence S.holiday_id_seq cascade'],
+    ['the privileges holiday_id_seq are: none', 'revoke all on sequence S.holiday_id_seq from school_tenant'],
+    ['the table extra does not belong', 'create table S.extra (id serial primary key, name text)'],
+    [
+      'the trigger extra on student does not belong',
+      'create trigger extra before insert on S.student execute function S.touch_updated_at()',
+    ],
+    ['the policy extra on student does not belong', 'create policy extra on S.student using (true)'],
   ])('are reported: %s; the remedy repairs it', async (what, damage) => {
     await database.query(damage.replaceAll('S.', `${school.schema}.`));
     const found = await differences();
     expect(found.map((each) => each.what)).toContainEqual(expect.stringContaining(what));
-    for (const { remedy } of found) await database.query(remedy);
+    for (const { remedy } of found) await runRemedy(database.url, remedy);
+    expect(await differences()).toEqual([]);
+  });
+
+  test('are those of the release if they were created from what Postgres prints, as pg_dump does', async () => {
+    const constraints = await database.query<{ statement: string }>(
+      `select format('alter table %1$s drop constraint %2$I, add constraint %2$I %3$s', conrelid::regclass, conname,
+         pg_get_constraintdef(oid)) as statement
+       from pg_constraint where connamespace = '${school.schema}'::regnamespace and contype = 'c'`,
+    );
+    const triggers = await database.query<{ statement: string }>(
+      `select format('drop trigger %I on %s; %s', tgname, tgrelid::regclass, pg_get_triggerdef(oid)) as statement
+       from pg_trigger where not tgisinternal and tgrelid in (
+         select oid from pg_class where relnamespace = '${school.schema}'::regnamespace)`,
+    );
+    const before = await database.query(
+      `select pg_get_constraintdef(oid) from pg_constraint where conrelid = '${school.schema}.student_fee'::regclass`,
+    );
+    for (const { statement } of [...constraints, ...triggers]) await database.query(statement);
+    expect(
+      await database.query(
+        `select pg_get_constraintdef(oid) from pg_constraint where conrelid = '${school.schema}.student_fee'::regclass`,
+      ),
+    ).not.toEqual(before);
     expect(await differences()).toEqual([]);
   });
 });
@@ -80,146 +139,16 @@ describe('the shared definitions', () => {
     // The tests run on a server that may lose data in a crash.
     expect((await check('server()')).map((each) => each.what)).toContain('The setting fsync is off.');
   });
-
-  test.each([
-    [
-      'create or replace function core.user_id() returns bigint language sql stable return 1',
-      'function core.user_id()',
-    ],
-    ['grant execute on function core.student_erase(bigint, bigint) to school_tenant', 'function core.student_erase('],
-    ['grant select on platform.session to school_tenant', 'table platform.session differs'],
-    ['alter table platform.audit_log disable trigger append_only', 'trigger append_only on platform.audit_log differs'],
-    ['create function core.extra() returns integer language sql return 1', 'function core.extra() does not belong'],
-    ['drop policy operators_see_all on platform.tenant', 'policy operators_see_all on platform.tenant is missing'],
-  ])('are reported after `%s`', async (damage, what) => {
-    const client = new pg.Client({ connectionString: database.url });
-    await client.connect();
-    await client.query('begin');
-    await client.query(damage);
-    const { rows } = await client.query<Found>('select * from core.check_release()');
-    await client.query('rollback');
-    await client.end();
-    expect(rows.map((each) => each.what)).toContainEqual(expect.stringContaining(what));
-  });
 });
 
-describe('a check of the server', () => {
-  /** Runs statements and a check in a transaction that is rolled back. */
-  async function after(damage: string, call: string): Promise<Found[]> {
-    const client = new pg.Client({ connectionString: database.url });
-    await client.connect();
-    await client.query('begin');
-    try {
-      await client.query(damage);
-      return (await client.query<Found>(`select * from core.check_${call}`)).rows;
-    } finally {
-      await client.query('rollback');
-      await client.end();
-    }
-  }
-
-  test.each([
-    ['alter role school_tenant bypassrls', 'roles()', 'school_tenant may bypass row security', 'nobypassrls'],
-    ['alter role school_platform login', 'roles()', 'school_platform may log in', 'nologin'],
-    ['revoke school_tenant from school_api', 'roles()', 'school_api cannot switch to school_tenant', 'grant'],
-    ['grant pg_read_all_data to school_worker', 'roles()', 'is a member of pg_read_all_data', 'revoke'],
-    [
-      'alter default privileges grant select on tables to school_worker',
-      'default_privileges()',
-      'New tables of',
-      'revoke',
-    ],
-    ["alter database CURRENT set synchronous_commit = 'off'", 'server()', 'synchronous_commit', 'alter system'],
-    ['create index again on SCHEMA.student (class_id)', 'duplicate_indexes()', 'is a duplicate of', 'drop index'],
-    [
-      "update pg_index set indisvalid = false where indexrelid = 'SCHEMA.student_class_id_idx'::regclass",
-      'invalid_indexes()',
-      'student_class_id_idx is invalid',
-      'reindex',
-    ],
-    [
-      "create sequence short maxvalue 10; select setval('short', 9)",
-      'sequences()',
-      'short has used 90 %',
-      'alter sequence',
-    ],
-    ['select 1', 'wraparound(0)', 'The oldest transaction id', 'vacuum'],
-    ['select 1', 'connections(0)', 'connections are open', 'max_connections'],
-    [
-      'select 1',
-      'lock_table(100000)',
-      'has 100000 tables, and the server is set up for 51200 locks',
-      'max_locks_per_transaction = 750;',
-    ],
-    ['select 1', "unused_indexes(0, '0 s')", 'has not been used since', 'drop index concurrently'],
-    [
-      'update platform.tenant set schema_version = 1 where id = SCHOOL',
-      'schools_behind()',
-      'has version 1',
-      'npm run migrate',
-    ],
-    [
-      "select graphile_worker.add_job('clean_up', run_at => now() - interval '1 hour')",
-      "queue('-1 s')",
-      'Jobs of clean_up',
-      'worker',
-    ],
-    [
-      "select graphile_worker.permanently_fail_jobs(array[(graphile_worker.add_job('clean_up')).id], 'x')",
-      'queue()',
-      '1 jobs of clean_up have failed',
-      'jobs failed',
-    ],
-    ['select 1', 'queue()', 'No worker is running', 'worker'],
-  ])('after `%s`: %s reports it', async (damage, call, what, remedy) => {
-    const [{ name } = { name: '' }] = await database.query<{ name: string }>('select current_database() as name');
-    const statement = damage
-      .replaceAll('SCHEMA', school.schema)
-      .replaceAll('SCHOOL', String(school.id))
-      .replaceAll('CURRENT', name);
-    expect(await after(statement, call)).toContainEqual(
-      expect.objectContaining({
-        what: expect.stringContaining(what),
-        remedy: expect.stringContaining(remedy),
-      }),
+// test/programs/doctor-fixes.test.ts has the other checks, with what mends it.
+describe('a check', () => {
+  test('reports jobs that wait', async () => {
+    await database.query("select graphile_worker.add_job('clean_up', run_at => now() - interval '1 hour')");
+    expect(await check("queue('-1 s')")).toContainEqual(
+      expect.objectContaining({ what: expect.stringContaining('Jobs of clean_up have waited since') }),
     );
-  });
-
-  test('reports tables without statistics and with dead rows', async () => {
-    await database.query('create table public.busy as select n from generate_series(1, 2000) n');
-    await database.query('delete from public.busy where n > 500');
-    const found = await until(async () => {
-      const rows = [...(await check('statistics(100)')), ...(await check('bloat(100)'))];
-      return rows.filter((row) => row.what.includes('busy')).length === 2 ? rows : undefined;
-    });
-    expect(found.map((row) => row.remedy)).toEqual(
-      expect.arrayContaining(['analyze public.busy', 'vacuum (analyze) public.busy']),
-    );
-    await database.query('drop table public.busy');
-  });
-
-  test('reports idle transactions, and who waits for whose lock', async () => {
-    const [holder, waiter] = [0, 1].map(() => new pg.Client({ connectionString: database.url }));
-    if (!holder || !waiter) throw new Error('There are two clients.');
-    await Promise.all([holder.connect(), waiter.connect()]);
-    await holder.query('begin');
-    const { rows } = await holder.query<{ pid: number }>(
-      'select pg_backend_pid() as pid from platform.plan for update',
-    );
-    const waiting = waiter.query('update platform.plan set name = name');
-    const pid = String(rows[0]?.pid);
-    const found = await until(async () => {
-      const locks = await check("locks('0 s')");
-      return locks.length > 0 ? locks : undefined;
-    });
-    expect(found[0]?.what).toContain(`that process ${pid} holds`);
-    expect(found[0]?.remedy).toBe(`select pg_terminate_backend(${pid})`);
-    expect((await check("transactions('0 s', '0 s')")).map((row) => row.what)).toContainEqual(
-      expect.stringContaining(`Process ${pid} `),
-    );
-    await holder.query('rollback');
-    await waiting;
-    await Promise.all([holder.end(), waiter.end()]);
+    await database.query('select graphile_worker.complete_jobs(array(select id from graphile_worker.jobs))');
   });
 
   test('reports clocks that differ', async () => {
@@ -290,6 +219,35 @@ describe('school doctor of a damaged database', () => {
 });
 
 describe('school doctor --server', () => {
+  test('reports what several schools have in common once, with one fix for all of them', async () => {
+    const others = [await provision(database), await provision(database)];
+    const all = [school, ...others];
+    for (const { schema } of all) await database.query(`drop index ${schema}.student_class_id_idx`);
+    await database.query(`alter table ${others[0]?.schema ?? ''}.student add column nickname text`);
+    const found = async () =>
+      (await doctor(['--server', '--offline', '--json'])).stdout
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line) as { check_name?: string; what: string; remedy: string; tenant_ids?: number[] })
+        .filter(({ check_name }) => check_name === 'school');
+    const [index, column, ...more] = await found();
+    expect(more).toEqual([]);
+    expect(index).toMatchObject({ level: 'warning', schools: 3, tenant_ids: all.map(({ id }) => id), is_fixed: false });
+    expect(index?.what).toMatch(
+      new RegExp(
+        `^School ${school.id}: the index student_class_id_idx is missing. The same in 2 more schools: \\d+ \\(`,
+      ),
+    );
+    expect(column).toMatchObject({
+      what: `School ${others[0]?.id ?? 0}: the column student.nickname does not belong to this release.`,
+      schools: 1,
+    });
+    const text = await doctor(['--server', '--offline']);
+    expect(text.stdout.match(/student_class_id_idx is missing/g)).toHaveLength(1);
+    for (const { remedy } of [column, index].flatMap((each) => each ?? [])) await runRemedy(database.url, remedy);
+    expect(await found()).toEqual([]);
+  }, 60_000);
+
   test('says what, why and how to fix it; --fix fixes what is harmless; the exit code tells errors from warnings', async () => {
     await database.query(`alter table ${school.schema}.student no force row level security`);
     const found = await doctor(['--server', '--offline']);

@@ -89,6 +89,19 @@ async function installOnce(client: pg.Client): Promise<boolean> {
        end $$`,
     );
     await client.query('set local check_function_bodies = off');
+    // For core.remember_release: what is there and was not changed by the installation may have been changed by others.
+    await client.query(
+      `do $$ begin
+         if exists (select from pg_attribute where attrelid = to_regclass('core.release_object') and attname = 'restored')
+         then
+           create temp table before_installation on commit drop as
+             select kind, name, s.oid, r.digest, r.restored, r.remedy
+             from (select * from core.shared_objects() where remedy is not null) s
+             full join (select * from core.release_object where remedy is not null or kind = 'migrations') r
+               using (kind, name);
+         end if;
+       end $$`,
+    );
     await client.query(
       'drop schema if exists analytics cascade; drop schema if exists api cascade; drop schema if exists core cascade',
     );

@@ -91,7 +91,9 @@ async function withPool(ownerUrl: string, work: (pool: pg.Pool) => Promise<void>
 async function requirePrivileges(client: pg.Client): Promise<void> {
   const { rows } = await client.query<{ are_lost: boolean }>(
     `select exists (select from pg_namespace
-       where nspname = 'core' and not has_schema_privilege('school_api', oid, 'usage')) as are_lost`,
+       where nspname = 'core' and not has_schema_privilege('school_api', oid, 'usage')
+         -- Otherwise the first installation failed, and is repeated.
+         and to_regclass('core.operation') is not null) as are_lost`,
   );
   if (!rows[0]?.are_lost) return;
   throw new Error(
