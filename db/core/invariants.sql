@@ -347,6 +347,13 @@ comment on function core.invariant_normalized_keys is
   'A text that must be unique is in the Unicode normalization form NFC. The migration to it left out records that look '
   'the same as another one (same_as): change one of them, then save the other again.';
 
+create function core.invariant_rows() returns setof jsonb language sql stable as $$
+  select jsonb_build_object('state_transition', 0) where not exists (select from state_transition);
+$$;
+comment on function core.invariant_rows is
+  'The tables have the rows that migrations add. After a restore of a dump that was made under row security they have '
+  'none.';
+
 create function core.find_violations(p_tenant_id bigint)
   returns table (invariant text, rule text, violations bigint, examples jsonb)
   language plpgsql set timezone = 'UTC' as $$

@@ -10,6 +10,7 @@ import { withOptions, withOwner } from '../pool/pool.ts';
 import { pendingFunctions, type Rehearsal, rehearseShared, rehearseTenant, type SharedRehearsal } from './dry-run.ts';
 import { install, sqlFile } from './install.ts';
 import { lockMigration } from './migration-lock.ts';
+import { refuseLostRows } from './lost-rows.ts';
 import { requireRights } from './missing-rights.ts';
 import {
   asSkipped,
@@ -289,6 +290,7 @@ export async function migrate(options: MigrateOptions): Promise<MigrateResult> {
     );
     if ((rows[0]?.version ?? 0) < 15) throw new Error('The service requires Postgres 15 or later.');
     await requireRights(client);
+    await refuseLostRows(client, onStep);
     await lockMigration(client, ownerUrl, options.onWait ?? onStep);
     const files = await readTenantMigrations(options.tenantMigrations);
     await refuseNewer(client, files, options.dataDir);
