@@ -3,6 +3,7 @@ import type { Command } from 'commander';
 /** Examples for the help of each command, by its name. */
 const examples: Record<string, readonly string[]> = {
   'commit-migration': ['school commit-migration "rooms"'],
+  'database adopt': ['school database adopt --as copy', 'school database adopt --as successor --yes'],
   'database reset': ['school database reset', 'school database reset --yes'],
   'analytics refresh': ['school analytics refresh', 'school analytics refresh --tenant demo'],
   status: ['school status', 'school status --watch', 'school status --json | jq .queue.tasks'],
@@ -37,6 +38,8 @@ const examples: Record<string, readonly string[]> = {
   'graphql-schema': ['school graphql-schema > analytics.graphql'],
   'node add': ['school node add east postgres://postgres@10.0.0.2/school'],
   'node list': ['school node list', 'school node list --json'],
+  'node verify': ['school node verify', 'school node verify --json'],
+  'node reconcile': ['school node reconcile --dry-run', 'school node reconcile --yes'],
   'node drain': ['school node drain east', 'school node drain east --undo'],
   'node refresh': ['school node refresh', 'school node refresh east'],
   'node release': ['school node release', 'school node release --json'],
