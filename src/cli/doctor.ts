@@ -72,7 +72,8 @@ async function report(
     const note = options.fix ? await withOwner(ownerUrl, (client) => fix(client, group)) : '';
     const isFixed = note === ' (fixed)';
     if (!isFixed) summary[group.level]++;
-    const { remedies: _, schools, ...problem } = group;
+    const { schools, check_name, level, what, why, remedy, is_harmless } = group;
+    const problem: Problem = { check_name, level, what, why, remedy, is_harmless };
     const ofSchools = schools.length > 0 ? { schools: schools.length, tenant_ids: schools.map(Number) } : {};
     if (options.json) printLine(JSON.stringify({ ...problem, is_fixed: isFixed, ...ofSchools }));
     else

@@ -33,6 +33,8 @@ export interface QueueState {
   nodes: NodeReachability;
   /** The queues of the nodes that answered the last check of the worker, as they were then, by name. */
   nodeQueues: Record<string, Queue>;
+  /** Schools that wait for a migration. */
+  tenantsBehind: number;
 }
 
 /** Whether each node answered the last check of the worker, by name; null before the first check. */
@@ -56,7 +58,8 @@ export async function readQueueWithin(pool: pg.Pool, timeoutMs: number): Promise
   // Two statements in one message, so that `set local` also applies behind a connection pooler.
   const reading = pool.query(
     `set local statement_timeout = ${String(timeoutMs / 2)}; select core.queue() as queue, core.analytics_age() as facts,
-       core.node_reachability() as nodes, core.node_queues() as "nodeQueues"`,
+       core.node_reachability() as nodes, core.node_queues() as "nodeQueues",
+       (core.readiness() ->> 'tenants_behind')::integer as "tenantsBehind"`,
   ) as unknown as Promise<pg.QueryResult<QueueState>[]>;
   try {
     const answer = (await Promise.race([reading, timeout]))[1]?.rows[0];

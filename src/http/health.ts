@@ -15,32 +15,50 @@ export const refuseAllButGet: RequestHandler = (_req, res) => {
 /** The endpoint has no rate limit, so the answer "ready" is cached for this time. */
 const readyAgeMs = 1000;
 
-/** A missing worker is reported, but does not prevent the API from serving requests. */
-const isReady = ({ database, migrations }: Readiness) => database && migrations;
+/**
+ * What fails. Without the first two, no request succeeds, and a load balancer should choose another process. The others
+ * concern all processes, and requests that read succeed: without a process, these would fail too.
+ */
+const checks = ['database', 'migrations', 'worker', 'tenants_behind', 'writes'] as const;
+const required: readonly string[] = ['database', 'migrations'];
+
+function failedChecks(state: Readiness): string[] {
+  // Nothing is known about the others.
+  if (!state.database) return ['database'];
+  return checks.filter((check) => (check === 'tenants_behind' ? state.tenants_behind !== 0 : !state[check]));
+}
+
+const isReady = (state: Readiness) => !failedChecks(state).some((check) => required.includes(check));
 
 /** Liveness and readiness; docs/operations/running.md describes what they check. */
 export function healthRouter(services: Services): Router {
   const router = Router();
-  let latest: { checks: Promise<Readiness>; until: number } | undefined;
+  let latest: { state: Promise<Readiness>; until: number } | undefined;
   const readiness = () => {
-    if (latest && performance.now() < latest.until) return latest.checks;
-    const asked = { checks: services.readiness(), until: Infinity };
+    if (latest && performance.now() < latest.until) return latest.state;
+    const asked = { state: services.readiness(), until: Infinity };
     latest = asked;
-    void asked.checks.then((checks) => {
-      asked.until = isReady(checks) ? performance.now() + readyAgeMs : 0;
+    void asked.state.then((state) => {
+      asked.until = isReady(state) ? performance.now() + readyAgeMs : 0;
     });
-    return asked.checks;
+    return asked.state;
   };
   router.get('/', (_req, res) => {
     res.json({ success: true, data: { status: 'ok', ...serviceInfo } });
   });
   router.get('/ready', async (_req, res) => {
-    const checks = await readiness();
-    const success = isReady(checks);
+    const state = await readiness();
+    const success = isReady(state);
+    const reasons = failedChecks(state);
     if (!success) res.set('Retry-After', '1');
     res.status(success ? 200 : 503).json({
       success,
-      data: { status: success ? 'ready' : 'not_ready', ...serviceInfo, ...checks },
+      data: {
+        status: !success ? 'not_ready' : reasons.length > 0 ? 'degraded' : 'ready',
+        reasons,
+        ...serviceInfo,
+        ...state,
+      },
       ...(success ? {} : { error: 'unavailable', message: 'The service is not ready. The failed check is in data.' }),
     });
   });

@@ -77,4 +77,6 @@ export interface Readiness {
   worker: boolean;
   /** Number of schools whose schema is older than the functions. */
   tenants_behind: number | null;
+  /** Whether the last write of this process did not fail because the database cannot write. */
+  writes: boolean;
 }

@@ -16,6 +16,7 @@ import { tokens } from '../http/credentials/tokens.ts';
 import { anonymousCallers } from '../database/anonymous-callers.ts';
 import { dispatcher } from '../database/call.ts';
 import { fingerprint } from '../database/migrate/install.ts';
+import { requireNamedStatements } from '../database/pool/named-statements.ts';
 import { apiPool } from '../database/pool/pool.ts';
 import type { SchoolPool } from '../database/pool/school-pool.ts';
 import { watchServers } from '../servers/server-watch.ts';
@@ -24,6 +25,7 @@ import { gracefulClose } from './graceful-close.ts';
 import { listen } from './listen.ts';
 import { observedCall } from './observed-call.ts';
 import { type PartOptions, startAnalytics } from './part.ts';
+import { writeFailures } from './write-failures.ts';
 
 /**
  * Longer than proxies and clients keep idle connections, so that the server does not close one that is about to be
@@ -31,7 +33,7 @@ import { type PartOptions, startAnalytics } from './part.ts';
  */
 const keepAliveMs = 65_000;
 
-async function readiness(pool: Pick<SchoolPool, 'query'>, expected: string): Promise<Readiness> {
+async function readiness(pool: Pick<SchoolPool, 'query'>, expected: string, writes: boolean): Promise<Readiness> {
   try {
     const { rows } = await pool.query<{
       ready: { fingerprint: string; served_fingerprints?: string[]; tenants_behind: number; worker: boolean };
@@ -42,9 +44,10 @@ async function readiness(pool: Pick<SchoolPool, 'query'>, expected: string): Pro
       migrations: state?.fingerprint === expected || (state?.served_fingerprints?.includes(expected) ?? false),
       worker: state?.worker ?? false,
       tenants_behind: state?.tenants_behind ?? null,
+      writes,
     };
   } catch {
-    return { database: false, migrations: false, worker: false, tenants_behind: null };
+    return { database: false, migrations: false, worker: false, tenants_behind: null, writes };
   }
 }
 
@@ -119,6 +122,8 @@ export async function startApi({
 }> {
   // Imported here to save memory and time in processes that run only the worker.
   const { createApp } = await import('./app.ts');
+  if (config.API_DATABASE_URL !== undefined && config.PREPARED_STATEMENTS)
+    await requireNamedStatements(config.API_DATABASE_URL);
   const pool = apiPool(
     ownerUrl,
     config.API_DATABASE_URL,
@@ -164,8 +169,11 @@ export async function startApi({
         cause,
       });
     });
+    const readOperations = new Set(rows.filter(({ writes }) => !writes).map(({ name }) => name));
+    const failures = writeFailures();
+    metrics?.watchWrites(failures.areFailing);
     const call = dispatcher(pool, {
-      readOperations: new Set(rows.filter(({ writes }) => !writes).map(({ name }) => name)),
+      readOperations,
       pausedSchoolWaitMs: config.CLOSED_SCHOOL_WAIT_MS,
     });
     const publicUrl = config.PUBLIC_URL ?? url;
@@ -173,7 +181,8 @@ export async function startApi({
       config: { ...config, PUBLIC_URL: publicUrl },
       timing,
       call: observedCall(call, {
-        observe(operation, ms) {
+        observe(operation, ms, failure) {
+          if (!readOperations.has(operation)) failures.record(failure);
           metrics?.observeCall(operation, ms / 1000);
           times.add(operation, { calls: 1, total: ms, max: ms });
         },
@@ -204,7 +213,7 @@ export async function startApi({
       logger,
       observeRequest: metrics?.observeRequest,
       countRequest: (school) => requestCounts.add(school, 1),
-      readiness: await fingerprint().then((expected) => () => readiness(pool, expected)),
+      readiness: await fingerprint().then((expected) => () => readiness(pool, expected, !failures.areFailing())),
     };
     void reencryptSecondFactors(pool, services.secondFactors).catch((error: unknown) => {
       logger.error({ message: 'Second factors could not be encrypted with the new secret.', cause: String(error) });

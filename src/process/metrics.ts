@@ -25,6 +25,8 @@ export interface Metrics {
   /** Reports how the API process uses its connections. */
   watchSchoolPool(pool: Pick<SchoolPool, 'counts'>): void;
   watchStreams(count: () => number): void;
+  /** Reports whether the writes of this process fail because the database cannot write. */
+  watchWrites(areFailing: () => boolean): void;
   /** Records the duration of the jobs of this process. */
   watchJobs(events: WorkerEvents): void;
   close(): Promise<void>;
@@ -117,6 +119,11 @@ function createQueueGauges(prom: Prometheus, registers: Registry[]): (state?: Qu
     help: 'Seconds since the facts of the least recently refreshed school were refreshed, the same from every process.',
     registers,
   });
+  const tenantsBehind = new prom.Gauge({
+    name: 'school_tenants_behind',
+    help: 'Schools that wait for a migration, the same from every process. Their requests get 503.',
+    registers,
+  });
   const nodeUp = new prom.Gauge({
     name: 'school_node_up',
     help: 'Whether a node answered the last check of the worker, the same from every process. None on a single server.',
@@ -129,9 +136,11 @@ function createQueueGauges(prom: Prometheus, registers: Registry[]): (state?: Qu
     for (const gauge of [jobs, oldestReady, workerAlive, nodeUp]) gauge.reset();
     if (!state) {
       factsAge.remove();
+      tenantsBehind.remove();
       return;
     }
-    const { queue, facts, nodes, nodeQueues } = state;
+    const { queue, facts, nodes, nodeQueues, tenantsBehind: behind } = state;
+    tenantsBehind.set(behind);
     for (const [node, answers] of Object.entries(nodes)) if (answers !== null) nodeUp.set({ node }, answers ? 1 : 0);
     factsAge.set(facts.oldest_seconds);
     const setQueue = ({ worker, tasks }: Queue, server: { node?: string }) => {
@@ -323,6 +332,16 @@ export async function openMetrics({ host, port, pool, logger }: MetricsOptions):
     observeDelivery: (channel, outcome) => deliveries.inc({ channel, outcome }),
     watchPool: (name, watched) => void pools.set(name, watched),
     watchSchoolPool: (watched) => createSchoolPoolCounters(prom, registers, watched),
+    watchWrites(areFailing) {
+      new prom.Gauge({
+        name: 'school_writes_failing',
+        help: 'Whether the last write of this process failed because the database cannot write, at most a minute ago.',
+        registers,
+        collect() {
+          this.set(areFailing() ? 1 : 0);
+        },
+      });
+    },
     watchStreams(count) {
       new prom.Gauge({
         name: 'school_streams_open',

@@ -3,7 +3,8 @@ import type { Call } from '../database/call.ts';
 import { traceIdOf, type Tracing } from '../domain/tracing.ts';
 
 interface Observers {
-  observe: (operation: string, ms: number) => void;
+  /** @param failure  the SQLSTATE or the name of the error; undefined if the call succeeded */
+  observe: (operation: string, ms: number, failure: string | undefined) => void;
   tracing: Tracing | undefined;
   logger: Logger;
   /** Calls that take longer are logged; 0 means none. */
@@ -29,7 +30,7 @@ export const observedCall =
       throw error;
     } finally {
       const ms = performance.now() - start;
-      observe(operation, ms);
+      observe(operation, ms, failure);
       span?.end(failure);
       if (slowMs > 0 && ms >= slowMs)
         logger.warn({

@@ -13,7 +13,10 @@ import { accessTokenSeconds } from '../credentials/tokens.ts';
 const Health = z.object({ status: z.literal('ok'), service: z.string(), version: z.string() }).meta({ id: 'Health' });
 const Ready = z
   .object({
-    status: z.enum(['ready', 'not_ready']),
+    status: z.enum(['ready', 'degraded', 'not_ready']),
+    reasons: z.array(z.enum(['database', 'migrations', 'worker', 'tenants_behind', 'writes'])).meta({
+      description: 'What fails: `database` and `migrations` are not ready, the others degraded.',
+    }),
     service: z.string(),
     version: z.string(),
     database: z.boolean(),
@@ -21,6 +24,9 @@ const Ready = z
     worker: z.boolean(),
     tenants_behind: z.int().nullable().meta({
       description: 'Schools whose tables are not migrated yet. Their requests get 503 until they are.',
+    }),
+    writes: z.boolean().meta({
+      description: 'false for a minute after the database could not write, for example because its disk is full.',
     }),
   })
   .meta({ id: 'Ready' });
@@ -70,8 +76,9 @@ const fixedPaths: ZodOpenApiPathsObject = {
       tags: ['Health'],
       summary: 'Whether the service is ready',
       description:
-        'Checks the database, its migrations and the worker. For readiness probes: 503 until the service can answer ' +
-        'requests.',
+        'For readiness probes: 503 if the database cannot be read or its functions do not serve this release. ' +
+        '200 with the status `degraded` and the reasons if no worker runs, schools wait for a migration or ' +
+        'writes fail.',
       security: [],
       responses: {
         '200': { description: 'Ready.', content: jsonContent(successEnvelope(Ready)) },
