@@ -217,6 +217,7 @@ grant execute on function core.analytics_jobs() to school_analyst;
 -- The worker: the queue, what its process needs, and the functions that the definitions of the jobs name.
 grant execute on function
   core.analytics_age(),
+  core.job_give_up(bigint),
   core.jobs(),
   core.lock_key(text, bigint),
   core.node_queues(),

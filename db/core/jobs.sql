@@ -15,7 +15,9 @@ create function core.queue() returns json
         'waiting', coalesce(q.waiting, 0),
         'running', coalesce(q.running, 0),
         'failed', coalesce(q.failed, 0),
-        'oldest_ready_seconds', q.oldest) order by t.name), '[]'))
+        'oldest_ready_seconds', q.oldest,
+        'repeated', coalesce(q.repeated, 0),
+        'oldest_due_seconds', q.oldest_due) order by t.name), '[]'))
     from core.queued_tasks() t (name)
     left join (
       select
@@ -24,7 +26,11 @@ create function core.queue() returns json
         count(*) filter (where j.state = 'waiting') as waiting,
         count(*) filter (where j.state = 'running') as running,
         count(*) filter (where j.state = 'failed') as failed,
-        round(extract(epoch from now() - min(j.ready_since) filter (where j.state = 'ready'))::numeric, 1) as oldest
+        round(extract(epoch from now() - min(j.ready_since) filter (where j.state = 'ready'))::numeric, 1) as oldest,
+        count(*) filter (where j.attempts >= 3) as repeated,
+        -- A job that has been tried was due then.
+        round(extract(epoch from now() - min(j.created_at)
+          filter (where j.state <> 'failed' and (j.attempts > 0 or j.run_at <= now())))::numeric, 1) as oldest_due
       from core.jobs() j
       group by j.task
     ) q on q.task = t.name
@@ -33,8 +39,10 @@ create function core.queue() returns json
   $$;
 comment on function core.queue is
   'The length of the queue by task and state: {worker, tasks: [{task, ready, waiting, running, failed, '
-  'oldest_ready_seconds}]}. `waiting` includes failed jobs that will be retried. Security definer: the API and the '
-  'worker publish these numbers as metrics but may not read the queue.';
+  'oldest_ready_seconds, repeated, oldest_due_seconds}]}. `waiting` includes failed jobs that will be retried. '
+  '`repeated`: jobs with three attempts or more. oldest_due_seconds: since the oldest job that was due and has not '
+  'succeeded was queued. Security definer: the API and the worker publish these numbers as metrics but may not read '
+  'the queue.';
 
 create function core.error_line(p_error text) returns text
   language sql immutable

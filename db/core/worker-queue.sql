@@ -56,6 +56,11 @@ end $$;
 comment on function core.delete_failed_jobs is
   'Deletes a batch of jobs without attempts left that failed longer ago. Returns whether there may be more.';
 
+create function core.job_give_up(p_id bigint) returns void language sql as $$
+  update graphile_worker._private_jobs set max_attempts = attempts where id = p_id
+$$;
+comment on function core.job_give_up is 'Makes the running attempt of a job its last one.';
+
 create function core.delete_job(p_id bigint, p_task text) returns boolean
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin

@@ -15,6 +15,10 @@ export interface Queue {
     failed: number;
     /** Seconds since the oldest ready job became ready; null without one. */
     oldest_ready_seconds: number | null;
+    /** With three attempts or more, those that have failed for good included. */
+    repeated?: number;
+    /** Seconds since the oldest job that was due and has not succeeded was queued; null without one. */
+    oldest_due_seconds?: number | null;
   }[];
 }
 

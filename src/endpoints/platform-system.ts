@@ -50,6 +50,10 @@ export const System = z
           running: count,
           failed: count.meta({ description: 'Failed at their last attempt.' }),
           oldest_ready_seconds: z.number().nullable(),
+          repeated: count.meta({ description: 'With three attempts or more, failed ones included.' }),
+          oldest_due_seconds: z.number().nullable().meta({
+            description: 'Since the oldest job that was due and has not succeeded was queued.',
+          }),
         }),
       ),
     }),

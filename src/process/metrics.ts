@@ -114,6 +114,18 @@ function createQueueGauges(prom: Prometheus, registers: Registry[]): (state?: Qu
     labelNames: ['node', 'task'] as const,
     registers,
   });
+  const repeated = new prom.Gauge({
+    name: 'school_jobs_repeated',
+    help: 'Jobs in the queue with three attempts or more, failed ones included. With a node: of its queue.',
+    labelNames: ['node', 'task'] as const,
+    registers,
+  });
+  const oldestDue = new prom.Gauge({
+    name: 'school_job_oldest_due_seconds',
+    help: 'Seconds since the oldest job that was due and has not succeeded was queued; 0 without one. With a node: of its queue.',
+    labelNames: ['node', 'task'] as const,
+    registers,
+  });
   const factsAge = new prom.Gauge({
     name: 'school_analytics_oldest_seconds',
     help: 'Seconds since the facts of the least recently refreshed school were refreshed, the same from every process.',
@@ -133,7 +145,7 @@ function createQueueGauges(prom: Prometheus, registers: Registry[]): (state?: Qu
   return (state) => {
     databaseUp.set(state ? 1 : 0);
     // Drop the values of the previous scrape.
-    for (const gauge of [jobs, oldestReady, workerAlive, nodeUp]) gauge.reset();
+    for (const gauge of [jobs, oldestReady, repeated, oldestDue, workerAlive, nodeUp]) gauge.reset();
     if (!state) {
       factsAge.remove();
       tenantsBehind.remove();
@@ -148,6 +160,9 @@ function createQueueGauges(prom: Prometheus, registers: Registry[]): (state?: Qu
       for (const each of tasks) {
         for (const state of states) jobs.set({ ...server, task: each.task, state }, each[state]);
         oldestReady.set({ ...server, task: each.task }, each.oldest_ready_seconds ?? 0);
+        // A node with an earlier release does not report them.
+        repeated.set({ ...server, task: each.task }, each.repeated ?? 0);
+        oldestDue.set({ ...server, task: each.task }, each.oldest_due_seconds ?? 0);
       }
     };
     setQueue(queue, {});

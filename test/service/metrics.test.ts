@@ -94,6 +94,14 @@ describe('/metrics', () => {
     expect(value(samples, 'school_analytics_oldest_seconds')).toBeGreaterThanOrEqual(0);
     for (const name of ['nodejs_eventloop_lag_p99_seconds', 'process_resident_memory_bytes', 'school_build_info'])
       expect({ name, value: value(samples, name) }).toEqual({ name, value: expect.any(Number) });
+    await service.database.query(
+      `update graphile_worker._private_jobs set attempts = 3, created_at = now() - interval '1 hour'
+       where id in (select id from core.jobs() where task = 'no_such_task')`,
+    );
+    const repeated = await scrape();
+    expect(value(repeated, 'school_jobs_repeated', { task: 'no_such_task' })).toBe(1);
+    expect(value(repeated, 'school_jobs_repeated', { task: 'send_email' })).toBe(0);
+    expect(value(repeated, 'school_job_oldest_due_seconds', { task: 'no_such_task' })).toBeGreaterThan(3599);
     await service.database.query('delete from graphile_worker._private_jobs');
     const later = await scrape();
     expect([

@@ -12,6 +12,10 @@ const smtp = new SMTPServer({
   authOptional: true,
   disabledCommands: ['STARTTLS', 'AUTH'],
   onRcptTo({ address }, _session, callback) {
+    if (address.startsWith('unknown')) {
+      callback(Object.assign(new Error(`5.1.1 <${address}>: User unknown`), { responseCode: 550 }));
+      return;
+    }
     if (!address.startsWith('grey') || refusals++ > 0) {
       callback();
       return;
@@ -50,6 +54,22 @@ test('a message is sent by SMTP from the configured address, with a working link
   expect(from).toBe('school@valley.example');
   expect(content).toMatch(/^From: Green Valley <school@valley\.example>\r$/m);
   expect((await fetch(`${service.url}/api/auth/email/verify?token=${tokenOf(content)}`)).status).toBe(200);
+});
+
+test('a message that the server refuses permanently has no second attempt, and the queue counts it as failed', async () => {
+  const email = 'unknown@list.example';
+  await school.admin.post('/api/users', { email, first_name: 'Nobody', last_name: 'Here' }, 201);
+  const failed = await until(
+    async () =>
+      (
+        await service.database.query<{ id: string; state: string; attempts: number; last_error: string }>(
+          "select id, state, attempts, last_error from core.jobs() where last_error like '%550%' and locked_at is null",
+        )
+      )[0],
+  );
+  expect(failed).toMatchObject({ state: 'failed', attempts: 1 });
+  expect(failed.last_error).not.toMatch(/unknown@/);
+  await service.database.query('select graphile_worker.complete_jobs(array[$1::bigint])', [failed.id]);
 });
 
 test('a rejected message stays in the queue, with the reason but without the address, and is sent once at the next attempt', async () => {
