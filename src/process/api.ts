@@ -25,6 +25,7 @@ import { gracefulClose } from './graceful-close.ts';
 import { listen } from './listen.ts';
 import { observedCall } from './observed-call.ts';
 import { type PartOptions, startAnalytics } from './part.ts';
+import { schoolLoad } from './school-load.ts';
 import { writeFailures } from './write-failures.ts';
 
 /**
@@ -148,6 +149,12 @@ export async function startApi({
   metrics?.watchStreams(() => streams.count());
   const requestCounts = schoolRequests(pool, { intervalMs: timing.usageIntervalMs, logger });
   const times = operationTimes(pool, { intervalMs: timing.usageIntervalMs, logger });
+  const load = schoolLoad({
+    intervalMs: timing.schoolLoadIntervalMs,
+    logFrom: config.BUSY_SCHOOL_CALLS_PER_MINUTE,
+    logger,
+  });
+  metrics?.watchSchools(load.busiest);
   const server = createServer({ keepAliveTimeout: keepAliveMs });
   try {
     // Until the app is ready, requests get 503.
@@ -181,7 +188,8 @@ export async function startApi({
       config: { ...config, PUBLIC_URL: publicUrl },
       timing,
       call: observedCall(call, {
-        observe(operation, ms, failure) {
+        observe({ operation, ms, failure, school }) {
+          if (school !== undefined) load.add(school, ms, failure !== undefined);
           if (!readOperations.has(operation)) failures.record(failure);
           metrics?.observeCall(operation, ms / 1000);
           times.add(operation, { calls: 1, total: ms, max: ms });
@@ -237,12 +245,14 @@ export async function startApi({
         await streams.close();
         await serverClosed;
         await analytics.close();
+        load.close();
         await Promise.all([requestCounts.close(), times.close(), watchStopped]);
         await pool.end();
       },
     };
   } catch (error) {
     server.close();
+    load.close();
     await Promise.all([requestCounts.close(), times.close()]);
     await pool.end();
     throw error;

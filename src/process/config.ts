@@ -203,6 +203,7 @@ const Environment = z.object({
   USAGE_RETENTION_DAYS: count(400, 36_500).optional(),
   CLOSED_SCHOOL_WAIT_MS: count(0, 60_000).default(2_500),
   SLOW_STATEMENT_MS: count(0, 60_000).default(1_000),
+  BUSY_SCHOOL_CALLS_PER_MINUTE: count(0, 10_000_000).default(1_000),
   OTEL_SDK_DISABLED: flag.default(false),
   OTEL_EXPORTER_OTLP_ENDPOINT: httpUrl.optional(),
   OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: httpUrl.optional(),

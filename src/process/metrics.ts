@@ -8,6 +8,7 @@ import type { SchoolPool } from '../database/pool/school-pool.ts';
 import type { ObserveDelivery } from '../../workers/task-context.ts';
 import { type Queue, type QueueState, readQueueWithin } from '../database/queue.ts';
 import { listen } from './listen.ts';
+import type { Load, SchoolLoad } from './school-load.ts';
 
 /** The Prometheus metrics of one process, served on a separate port. */
 export interface Metrics {
@@ -25,6 +26,8 @@ export interface Metrics {
   /** Reports how the API process uses its connections. */
   watchSchoolPool(pool: Pick<SchoolPool, 'counts'>): void;
   watchStreams(count: () => number): void;
+  /** Reports the schools that have kept the database busiest in the last minute. */
+  watchSchools(busiest: SchoolLoad['busiest']): void;
   /** Reports whether the writes of this process fail because the database cannot write. */
   watchWrites(areFailing: () => boolean): void;
   /** Records the duration of the jobs of this process. */
@@ -347,6 +350,22 @@ export async function openMetrics({ host, port, pool, logger }: MetricsOptions):
     observeDelivery: (channel, outcome) => deliveries.inc({ channel, outcome }),
     watchPool: (name, watched) => void pools.set(name, watched),
     watchSchoolPool: (watched) => createSchoolPoolCounters(prom, registers, watched),
+    watchSchools(busiest) {
+      const gauge = (name: string, help: string, read: (load: Load) => number) =>
+        new prom.Gauge({
+          name,
+          help: `${help} in the last whole minute, by school: the 20 busiest of this process.`,
+          labelNames: ['school'] as const,
+          registers,
+          collect() {
+            this.reset();
+            for (const [school, load] of busiest()) this.set({ school }, read(load));
+          },
+        });
+      gauge('school_busiest_calls', 'Calls of the database', ({ calls }) => calls);
+      gauge('school_busiest_seconds', 'Seconds in calls of the database', ({ ms }) => ms / 1000);
+      gauge('school_busiest_failures', 'Calls of the database that failed', ({ failures }) => failures);
+    },
     watchWrites(areFailing) {
       new prom.Gauge({
         name: 'school_writes_failing',

@@ -2,9 +2,18 @@ import type { Logger } from 'pino';
 import type { Call } from '../database/call.ts';
 import { traceIdOf, type Tracing } from '../domain/tracing.ts';
 
+/** A call of the database that has ended. */
+interface ObservedCall {
+  operation: string;
+  ms: number;
+  /** The SQLSTATE or the name of the error; undefined if the call succeeded. */
+  failure: string | undefined;
+  /** The id of the school; undefined for calls of operators, and before a login. */
+  school: number | undefined;
+}
+
 interface Observers {
-  /** @param failure  the SQLSTATE or the name of the error; undefined if the call succeeded */
-  observe: (operation: string, ms: number, failure: string | undefined) => void;
+  observe: (call: ObservedCall) => void;
   tracing: Tracing | undefined;
   logger: Logger;
   /** Calls that take longer are logged; 0 means none. */
@@ -30,7 +39,7 @@ export const observedCall =
       throw error;
     } finally {
       const ms = performance.now() - start;
-      observe(operation, ms, failure);
+      observe({ operation, ms, failure, school: context.school });
       span?.end(failure);
       if (slowMs > 0 && ms >= slowMs)
         logger.warn({

@@ -8,6 +8,8 @@ export interface Timing {
   systemStreamIntervalMs: number;
   /** How often a process stores how many requests each school has sent. */
   usageIntervalMs: number;
+  /** How often the metrics and the log get the calls of each school: what they report is per minute. */
+  schoolLoadIntervalMs: number;
   /** After this time a push service that does not answer counts as down. */
   pushTimeoutMs: number;
 }
@@ -17,5 +19,6 @@ export const defaultTiming: Timing = {
   timetableQueueWaitMs: 5_000,
   systemStreamIntervalMs: 2_000,
   usageIntervalMs: 60_000,
+  schoolLoadIntervalMs: 60_000,
   pushTimeoutMs: 10_000,
 };
