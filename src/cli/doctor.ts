@@ -229,8 +229,8 @@ async function checkServer(
 
 /**
  * `school doctor`: checks the server (db/core/server-checks.sql), the functions and tables against the release
- * (checks.sql, school-checks.sql), and the invariants of the data of every school (invariants.sql), on all servers at the
- * same time. Prints each problem with the reason and the remedy.
+ * (checks.sql, school-checks.sql), and the invariants of the data of every school (invariants.sql), on all servers at
+ * the same time. Prints each problem with the reason and the remedy.
  * @returns the exit code: failed for an error or a node that does not answer, attention for warnings only
  */
 export async function doctor(config: Config, options: DoctorOptions): Promise<number> {
