@@ -2,6 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
 import { switchToRole } from '../../domain/role-settings.ts';
 import { destroySocket } from './client-socket.ts';
+import type { ServerOf } from './request-source.ts';
 import { defaultConnectionMb, type SchoolPool, schoolPool } from './school-pool.ts';
 
 /** The login role that a pool uses, see docs/security.md. */
@@ -51,6 +52,7 @@ export function rolePool(role: DatabaseRole, ownerUrl: string, roleUrl: string |
  * @param roleUrl  as in `rolePool`
  * @param maxConnectionMb  a connection is replaced when its backend has probably reached this size
  * @param canPrepare  see SchoolPoolOptions
+ * @param serverOf  see WaitOptions
  */
 export const apiPool = (
   ownerUrl: string,
@@ -58,6 +60,7 @@ export const apiPool = (
   size: number,
   maxConnectionMb = defaultConnectionMb,
   canPrepare = true,
+  serverOf?: ServerOf,
 ): SchoolPool =>
   schoolPool({
     size,
@@ -65,6 +68,7 @@ export const apiPool = (
     canPrepare,
     connectionTimeoutMs,
     preferredWaitMs: 60,
+    serverOf,
     client: roleConnection('school_api', ownerUrl, roleUrl),
   });
 

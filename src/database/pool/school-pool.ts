@@ -5,7 +5,8 @@ import { destroySocket } from './client-socket.ts';
 import { type ConnectionOptions, openConnections } from './connections.ts';
 import { classify } from '../errors.ts';
 import { replacement, type ReplacementCounts, type ReplacementOptions } from './replacement.ts';
-import { type RequestSource, type WaitCounts, waitingRequests, type WaitOptions } from './waiting-requests.ts';
+import type { RequestSource } from './request-source.ts';
+import { type WaitCounts, waitingRequests, type WaitOptions } from './waiting-requests.ts';
 
 /** The default of DATABASE_CONNECTION_MB. docs/operations/running.md has the measurements. */
 export const defaultConnectionMb = 250;

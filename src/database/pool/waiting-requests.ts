@@ -3,23 +3,13 @@ import { countRefusal, type RefusalReason } from '../../concurrency/refusals.ts'
 import { fairLine, inProgress, newestOfBusiest, type Owned, type SchoolShare } from '../../concurrency/shares.ts';
 import { ApiError } from '../../domain/errors.ts';
 import { type Connections, isFree, type PooledConnection } from './connections.ts';
-
-/** Whose request needs a connection. */
-export interface RequestSource {
-  /**
-   * The school, `platform` for operators, `service` for the service itself, `rate limits` for its rate limits; undefined
-   * if the request names none.
-   */
-  school: number | string | undefined;
-  /** A session names the school. Otherwise the client may have invented it, or wants to be counted as it. */
-  isVerified: boolean;
-  /** The user, API key or address that sends the request. They share the connections of their school. */
-  caller?: string | undefined;
-}
+import type { RequestSource, ServerOf } from './request-source.ts';
+import { serverShares } from './server-shares.ts';
 
 /** The school and the user that a request is counted as, and the connections in the order of preference. */
 export interface Requester extends Owned<Waiter, SchoolLoad> {
   order: readonly PooledConnection[];
+  source: RequestSource;
 }
 
 /** The requests of a school, or of everybody without a session. */
@@ -42,6 +32,8 @@ export interface WaitOptions {
   connectionTimeoutMs: number;
   /** How long a request waits at least for a preferred connection of its school while others are free. */
   preferredWaitMs: number;
+  /** Finds the server of a request if schools are on several servers. Those of one server leave the others a part. */
+  serverOf?: ServerOf | undefined;
 }
 
 /** What requests got since the pool was opened. */
@@ -61,6 +53,8 @@ export interface WaitCounts {
 const preferredWait = { requests: 4, maxMs: 300 };
 /** At most this many requests wait for each connection. Each takes some kilobytes, and 64 kB with a large body. */
 const maxWaitingPerConnection = 100;
+/** The part of them that wait for the same server, if there are several. */
+const maxWaitingOfServer = 0.8;
 /** An unauthenticated client may invent longer names of schools. */
 const maxNameLength = 100;
 
@@ -88,21 +82,27 @@ export interface WaitingRequests {
 }
 
 export function waitingRequests(connections: Connections, options: WaitOptions, counts: WaitCounts): WaitingRequests {
-  const { size, connectionTimeoutMs, preferredWaitMs } = options;
+  const { size, connectionTimeoutMs, preferredWaitMs, serverOf } = options;
   const maxWaiting = size * maxWaitingPerConnection;
   /** The average of all schools is the first estimate for a school. */
   let serviceMs = 0;
   const line = fairLine<Waiter, SchoolLoad>((share) => ({ ...share, serviceMs }));
+  const servers = serverShares(connections.maxPerSchool, serverOf);
   let retryTimer: NodeJS.Timeout | undefined;
 
   function take(connection: PooledConnection, requester: Requester): void {
     connection.isBusy = true;
     line.start(requester);
+    servers.start(connection, requester.source);
     counts[connections.isFirstChoice(connection, requester.order) ? 'preferred' : 'fallback']++;
   }
 
-  const mayTake = ({ order, school, since, preferredWaitMs: waitMs }: Waiter, connection: PooledConnection) =>
-    connections.mayTake(connection, order, school.running, performance.now() - since, waitMs);
+  const mayTake = (
+    { order, school, since, preferredWaitMs: waitMs, source }: Waiter,
+    connection: PooledConnection,
+  ): boolean =>
+    connections.mayTake(connection, order, school.running, performance.now() - since, waitMs) &&
+    servers.mayTake(connection, source);
 
   /** Gives a free connection to the next waiting request that may use it. */
   function assign(connection: PooledConnection): void {
@@ -127,10 +127,12 @@ export function waitingRequests(connections: Connections, options: WaitOptions, 
    * How long the next request of a user waits: for those before it, at the pace of the connections of the school. The
    * users that wait take turns, and so do the schools. A school also gets what is free now.
    */
-  function estimatedWaitMs({ school, user }: Requester): number {
+  function estimatedWaitMs({ school, user, source }: Requester): number {
     const waitingSchools = line.waitingSchools.size + (school.waiting === 0 ? 1 : 0);
     const waitingUsers = school.waitingUsers.size + (user.waiting === 0 ? 1 : 0);
-    const free = connections.all.filter((connection) => isFree(connection) && !connection.isReserved).length;
+    const free = connections.all.filter(
+      (connection) => isFree(connection) && !connection.isReserved && servers.mayTake(connection, source),
+    ).length;
     const usable = Math.min(connections.maxPerSchool, Math.max(school.running + free, size / waitingSchools));
     // Others of the school may have fewer requests than this user.
     const before = Math.min(school.waiting, user.waiting * waitingUsers + waitingUsers - 1);
@@ -149,6 +151,16 @@ export function waitingRequests(connections: Connections, options: WaitOptions, 
   function refuseEstimate(requester: Requester): void {
     if (requester.school.waiting >= size && estimatedWaitMs(requester) > connectionTimeoutMs)
       throw overloadError('estimate', requester);
+  }
+
+  /** The waiting requests of which there is one too many: those for the server of this one, or all. */
+  function tooMany({ source }: Waiter): Iterable<Waiter> | undefined {
+    if (serverOf && line.waiting.size > maxWaitingOfServer * maxWaiting) {
+      const server = serverOf(source);
+      const ofServer = [...line.waiting].filter((waiter) => serverOf(waiter.source) === server);
+      if (ofServer.length > maxWaitingOfServer * maxWaiting) return ofServer;
+    }
+    return line.waiting.size > maxWaiting ? line.waiting : undefined;
   }
 
   function wait(requester: Requester, signal: AbortSignal | undefined): Promise<PooledConnection> {
@@ -193,8 +205,9 @@ export function waitingRequests(connections: Connections, options: WaitOptions, 
           waiter.refuse(signal.reason as Error);
         });
       startWaiting(waiter);
-      if (line.waiting.size <= maxWaiting) return;
-      const refused = newestOfBusiest(line.waiting) ?? waiter;
+      const waiters = tooMany(waiter);
+      if (!waiters) return;
+      const refused = newestOfBusiest(waiters) ?? waiter;
       refused.refuse(overloadError('limit', refused));
     });
   }
@@ -212,11 +225,16 @@ export function waitingRequests(connections: Connections, options: WaitOptions, 
       const isReservable = mayUseReserved(source);
       const unverified = isReservable ? 'logins of operators' : 'unauthenticated';
       const school = line.schools.of(source.isVerified ? name : unverified);
-      return { school, user: school.users.of(source.caller ?? ''), order: connections.orderOf(name, isReservable) };
+      return {
+        school,
+        user: school.users.of(source.caller ?? ''),
+        order: connections.orderOf(name, isReservable),
+        source,
+      };
     },
     acquire(requester, signal) {
       const preferred = connections.findPreferred(requester.order, requester.school.running);
-      if (preferred) {
+      if (preferred && servers.mayTake(preferred, requester.source)) {
         take(preferred, requester);
         return Promise.resolve(preferred);
       }
@@ -226,6 +244,7 @@ export function waitingRequests(connections: Connections, options: WaitOptions, 
     release(connection, requester, usedMs) {
       const { school } = requester;
       line.end(requester);
+      servers.end(connection);
       if (usedMs !== undefined) {
         school.serviceMs = movingAverage(school.serviceMs, usedMs);
         serviceMs = movingAverage(serviceMs, usedMs);
