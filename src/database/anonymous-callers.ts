@@ -62,7 +62,7 @@ export function anonymousCallers(
             windowMs,
           ],
         },
-        request('count_requests'),
+        { ...request('count_requests'), server: 'home' },
       );
       for (const { key, hits, ms_left: msLeft } of rows) {
         const changes = batch.get(key.toString('base64')) ?? [];

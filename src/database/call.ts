@@ -138,7 +138,9 @@ function connectionRequest(
     verified === undefined
       ? { school: ofKey ?? namedSchool(params) ?? tenant_id ?? nameOfSubdomain(subdomain), isVerified: false }
       : { school: verified, isVerified: true };
-  return { planKey, ...counted, caller, signal, isRead };
+  // Operators read at home only.
+  const server = isRead && verified === 'platform' ? 'home' : undefined;
+  return { planKey, ...counted, caller, server, signal, isRead };
 }
 
 /**

@@ -19,6 +19,7 @@ import { fingerprint } from '../database/migrate/install.ts';
 import { requireNamedStatements } from '../database/pool/named-statements.ts';
 import { apiPool } from '../database/pool/pool.ts';
 import type { SchoolPool } from '../database/pool/school-pool.ts';
+import { schoolServers } from '../servers/school-servers.ts';
 import { watchServers } from '../servers/server-watch.ts';
 import { operationTimes, schoolRequests } from '../database/counts.ts';
 import { gracefulClose } from './graceful-close.ts';
@@ -125,15 +126,17 @@ export async function startApi({
   const { createApp } = await import('./app.ts');
   if (config.API_DATABASE_URL !== undefined && config.PREPARED_STATEMENTS)
     await requireNamedStatements(config.API_DATABASE_URL);
-  const pool = apiPool(
+  const listenUrl = config.SESSION_DATABASE_URL ?? config.API_DATABASE_URL;
+  const listenUrls = config.LISTEN_DATABASE_URL ?? (listenUrl === undefined ? undefined : [listenUrl]);
+  const hasSeveralServers = listenUrls !== undefined && listenUrls.length > 1;
+  const pool: SchoolPool = apiPool(
     ownerUrl,
     config.API_DATABASE_URL,
     config.DATABASE_POOL_SIZE,
     config.DATABASE_CONNECTION_MB,
     config.PREPARED_STATEMENTS,
+    hasSeveralServers ? schoolServers((...request) => pool.query(...request)) : undefined,
   );
-  const listenUrl = config.SESSION_DATABASE_URL ?? config.API_DATABASE_URL;
-  const listenUrls = config.LISTEN_DATABASE_URL ?? (listenUrl === undefined ? undefined : [listenUrl]);
   const streams = openStreams({
     pool,
     heartbeatMs: config.STREAM_HEARTBEAT_MS,
@@ -230,7 +233,7 @@ export async function startApi({
     const stopChecks = keepReadyForAnalysts(pool, analytics, logger);
     const stopWatch = watchServers({
       // A single server needs no watch.
-      urls: listenUrls && listenUrls.length > 1 ? listenUrls : [],
+      urls: hasSeveralServers ? listenUrls : [],
       pool,
       logger,
     });

@@ -39,10 +39,13 @@ export function watchServers({ urls, pool, logger }: ServerWatchOptions): () => 
   async function report(server: string): Promise<void> {
     // First, because these may have all connections that the statement below could use.
     pool.abandon(othersWhoWait, timeoutMs);
-    const { rows } = await pool.query<{ name: string }>({
-      text: 'select name from core.refuse_server($1, $2) name',
-      values: [server, refusalSeconds],
-    });
+    const { rows } = await pool.query<{ name: string }>(
+      {
+        text: 'select name from core.refuse_server($1, $2) name',
+        values: [server, refusalSeconds],
+      },
+      { school: 'service', isVerified: true, server: 'forwarder', planKey: 'refuse_server' },
+    );
     pool.abandon(new Set(rows.map(({ name }) => name)), 0);
   }
 

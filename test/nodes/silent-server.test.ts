@@ -1,10 +1,11 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, describe, expect, test } from '@jest/globals';
 import { until } from '../support/client/until.ts';
 import { send } from '../support/client/wire.ts';
 import { type School, serviceOfFile, testPassword } from '../support/server/service.ts';
 import { servers, signalServer } from './servers.ts';
 
-const { nodes, forwarder } = servers();
+const { nodes, forwarder, homeServer } = servers();
 const { withOwner } = shared;
 const service = await serviceOfFile({ METRICS_PORT: '0' });
 const [first, second] = nodes;
@@ -13,7 +14,7 @@ if (!first || !second) throw new Error('There are no two nodes.');
 const { setDraining } = await import('../../src/servers/nodes/nodes.ts');
 const { createForwarder } = await import('../../src/servers/forwarder.ts');
 
-/** A school on this node. */
+/** A school on this node, or at home. */
 async function schoolOn(name: string): Promise<School> {
   const drain = (isDraining: boolean) =>
     withOwner(service.database.url, async (client) => {
@@ -30,12 +31,13 @@ async function schoolOn(name: string): Promise<School> {
 // The forwarder is on the server of the first node.
 const near = await schoolOn(first.name);
 const [silent, neighbor] = [await schoolOn(second.name), await schoolOn(second.name)];
+const atHome = await schoolOn('home');
 
-afterAll(() => signalServer(second.server, 'SIGCONT'));
+afterAll(() => [second.server, homeServer].forEach((server) => signalServer(server, 'SIGCONT')));
 
 const read = (school: School) =>
   send(service.url, { path: '/api/students', headers: { authorization: `Bearer ${school.admin.token}` } });
-const login = ({ subdomain, adminEmail: email }: School) =>
+const login = ({ subdomain, adminEmail }: School, email = adminEmail) =>
   service.anonymous.send('POST', '/api/auth/login', { body: { subdomain, email, password: testPassword } });
 /** The backends of the forwarder that wait for a server. */
 const waiting = () =>
@@ -95,6 +97,49 @@ describe('a server that does not answer, and refuses no connections', () => {
     await until(async () => (await read(silent)).status === 200 || undefined);
     expect((await read(neighbor)).status).toBe(200);
     expect((await login(silent)).status).toBe(200);
+  });
+
+  test.each([
+    ['a node', second.server, [silent, neighbor]],
+    ['the home', homeServer, [atHome]],
+  ])('fails no request to other servers, although its schools send all they can: %s', async (_name, server, hung) => {
+    const stop = new AbortController();
+    /** Sends requests one after another until the end. @returns their statuses */
+    const repeat = async (request: () => Promise<{ status: number }>, pauseMs = 0) => {
+      const statuses: number[] = [];
+      while (!stop.signal.aborted) {
+        statuses.push((await request()).status);
+        if (pauseMs > 0) await pause(pauseMs);
+      }
+      return statuses;
+    };
+    // Each log-in can end an earlier session of the same user.
+    const visitor = await near.user(['student']);
+    // The school is active, so this is refused.
+    const activate = ({ id }: School) =>
+      service.operator.send('POST', `/api/platform/tenants/${id}/activate`, { body: {} });
+    signalServer(server, 'SIGSTOP');
+    try {
+      const ofHung = Promise.all(
+        hung.flatMap((school) => [
+          ...Array.from({ length: 20 / hung.length }, () => repeat(() => read(school))),
+          ...Array.from({ length: 3 }, () => repeat(() => login(school), 50)),
+          ...Array.from({ length: 3 }, () => repeat(() => activate(school), 50)),
+        ]),
+      );
+      const ofNear = Promise.all([
+        ...Array.from({ length: 5 }, () => repeat(() => read(near), 50)),
+        repeat(() => login(near, visitor.email), 200),
+      ]);
+      await pause(15_000);
+      stop.abort();
+      expect(new Set((await ofNear).flat())).toEqual(new Set([200]));
+      expect(new Set((await ofHung).flat())).toEqual(new Set([503]));
+    } finally {
+      stop.abort();
+      signalServer(server, 'SIGCONT');
+    }
+    for (const school of hung) await until(async () => (await read(school)).status === 200 || undefined);
   });
 
   test('does not keep a forwarder from being created again, although its backends wait for the server', async () => {

@@ -59,6 +59,7 @@ export function createSystemReader(options: SystemReaderOptions): StreamReader {
     const { rows } = await pool.query<{ ended: string[]; state: string | null }>(statement, {
       school: 'platform',
       isVerified: true,
+      server: 'home',
       planKey: 'stream_system',
       isRead: true,
     });
