@@ -123,7 +123,7 @@ describe('a server that does not answer, and refuses no connections', () => {
       const ofHung = Promise.all(
         hung.flatMap((school) => [
           ...Array.from({ length: 20 / hung.length }, () => repeat(() => read(school))),
-          ...Array.from({ length: 3 }, () => repeat(() => login(school), 50)),
+          ...Array.from({ length: 10 }, () => repeat(() => login(school), 50)),
           ...Array.from({ length: 3 }, () => repeat(() => activate(school), 50)),
         ]),
       );

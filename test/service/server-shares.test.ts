@@ -86,6 +86,18 @@ test('requests that may wait for any server leave connections to the schools of 
   expect(pool.waitingCount).toBe(36);
 });
 
+test('log-ins to the schools of one server leave connections to log-ins to others', async () => {
+  const { pool, block, ask } = await lockedPool(10);
+  const withoutSession = (request: { school: number }) => ({ ...request, isVerified: false });
+  block(schools(101, 20).map(withoutSession));
+  await until(() => pool.waitingCount === 16 || undefined);
+  expect(await ask({ school: 1, isVerified: false })).toEqual(answer);
+  // The schools of the server use the rest of its part.
+  block(schools(101, 20));
+  await until(() => pool.waitingCount === 32 || undefined);
+  expect(await ask({ school: 1, isVerified: false })).toEqual(answer);
+});
+
 test('a school whose server gets known while it waits no longer counts for all servers', async () => {
   const known = new Map(servers);
   const { pool, block, ask } = await lockedPool(10, known);

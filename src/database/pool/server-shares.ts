@@ -9,47 +9,61 @@ export interface ServerShares {
   end: (connection: PooledConnection) => void;
 }
 
+/** Counts by server; undefined for requests that may wait for any server. */
+function counter() {
+  const counts = new Map<string | undefined, number>();
+  const of = (server: string | undefined) => counts.get(server) ?? 0;
+  return {
+    of,
+    add(server: string | undefined, change: 1 | -1) {
+      const count = of(server) + change;
+      if (count === 0) counts.delete(server);
+      else counts.set(server, count);
+    },
+    most: () => Math.max(0, ...[...counts].map(([server, count]) => (server === undefined ? 0 : count))),
+  };
+}
+
 /**
  * Limits the connections that may wait for one server, so that schools of other servers get the rest while it is silent.
  * Requests that may wait for any server count for each of them. They use at most half of the limit, so that the schools of
- * each server get the other half. The reserved connection is not for schools, and does not count.
+ * each server get the other half. So do those of one server without a session, because all requests without a session have
+ * the share of one school. The reserved connection is not for schools, and does not count.
  * @param serverOf  undefined if there is only one server: nothing is limited
  */
 export function serverShares(maxPerServer: number, serverOf: ServerOf | undefined): ServerShares {
   if (!serverOf) return { mayTake: () => true, start: () => undefined, end: () => undefined };
-  const maxOfAny = Math.max(1, Math.floor(maxPerServer / 2));
-  /** The server of each connection in use. */
-  const servers = new Map<PooledConnection, string | undefined>();
-  /** The number of these connections by server. */
-  const running = new Map<string | undefined, number>();
-  const countOf = (server: string | undefined) => running.get(server) ?? 0;
+  const half = Math.max(1, Math.floor(maxPerServer / 2));
+  const running = counter();
+  const withoutSession = counter();
+  const used = new Map<PooledConnection, { server: string | undefined; isVerified: boolean }>();
 
-  function busiest(): number {
-    let most = 0;
-    for (const [server, count] of running) if (server !== undefined) most = Math.max(most, count);
-    return most;
+  function count(server: string | undefined, isVerified: boolean, change: 1 | -1): void {
+    running.add(server, change);
+    if (!isVerified) withoutSession.add(server, change);
   }
 
   return {
     mayTake({ isReserved }, source) {
       if (isReserved) return true;
-      const ofAny = countOf(undefined);
       const server = serverOf(source);
-      if (server !== undefined) return countOf(server) + ofAny < maxPerServer;
-      return ofAny < maxOfAny && busiest() + ofAny < maxPerServer;
+      if (!source.isVerified && withoutSession.of(server) >= half) return false;
+      const ofAny = running.of(undefined);
+      if (server !== undefined) return running.of(server) + ofAny < maxPerServer;
+      return ofAny < half && running.most() + ofAny < maxPerServer;
     },
     start(connection, source) {
       if (connection.isReserved) return;
+      const { isVerified } = source;
       const server = serverOf(source);
-      servers.set(connection, server);
-      running.set(server, countOf(server) + 1);
+      used.set(connection, { server, isVerified });
+      count(server, isVerified, 1);
     },
     end(connection) {
-      if (!servers.has(connection)) return;
-      const server = servers.get(connection);
-      servers.delete(connection);
-      if (countOf(server) > 1) running.set(server, countOf(server) - 1);
-      else running.delete(server);
+      const ended = used.get(connection);
+      if (!ended) return;
+      used.delete(connection);
+      count(ended.server, ended.isVerified, -1);
     },
   };
 }
