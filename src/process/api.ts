@@ -157,7 +157,7 @@ export async function startApi({
     logFrom: config.BUSY_SCHOOL_CALLS_PER_MINUTE,
     logger,
   });
-  metrics?.watchSchools(load.busiest);
+  metrics?.watchSchools(() => load.busiest());
   const server = createServer({ keepAliveTimeout: keepAliveMs });
   try {
     // Until the app is ready, requests get 503.
