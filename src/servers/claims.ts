@@ -267,7 +267,9 @@ function refuse(found: readonly Disagreement[]): void {
  */
 export async function requireAgreementOn(home: pg.Client, nodes: readonly Server[], school: number): Promise<void> {
   const { disagreements } = await compareServers(home, nodes);
-  refuse(disagreements.filter((each) => each.isHomeOlder || (each.school === school && each.kind !== 'on no server')));
+  // The move itself explains these, with what to do.
+  const others: Disagreement['kind'][] = ['on no server', 'schema without a school'];
+  refuse(disagreements.filter((each) => each.isHomeOlder || (each.school === school && !others.includes(each.kind))));
 }
 
 /**

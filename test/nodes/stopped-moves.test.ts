@@ -333,12 +333,19 @@ describe('a move never replaces', () => {
     await move(school, 'node-2');
     await school.admin.post('/api/students', { first_name: 'Ada', last_name: unique('Moved') }, 201);
     // As node-1 and the home were before the move.
-    await pools['node-1'].query('select core.move_reopen($1)', [school.id]);
+    await pools['node-1'].query(
+      `update platform.tenant set schema_version = core.move_version('moved_${school.schema}'), node_id = null
+       where id = ${school.id};
+       select core.move_note_remove('moved_${school.schema}');
+       alter schema moved_${school.schema} rename to ${school.schema}`,
+    );
     const nodeId = (name: string) => `(select id from platform.node where name = '${name}')`;
     const atHome = (name: string) =>
       pools.home.query(`update platform.tenant set node_id = ${nodeId(name)} where id = ${school.id}`);
     await atHome('node-1');
-    await expect(move(school, 'node-2')).rejects.toThrow('The school is open on node-2 too');
+    await expect(move(school, 'node-2')).rejects.toThrow(
+      `School ${school.id} (${school.subdomain}) is on node-2 with the claim 2, and open with an older one on node-1`,
+    );
     expect(await rows('node-2', `select first_name from ${school.schema}.student`)).toEqual([{ first_name: 'Ada' }]);
     await atHome('node-2');
     await pools['node-1'].query('select core.move_close($1, id) from platform.node where is_this', [school.id]);
