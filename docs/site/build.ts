@@ -41,7 +41,9 @@ const groups: { title: string; isFolded?: boolean; paths: string[] }[] = [
   {
     title: 'Running the service',
     paths: [
-      ...['running', 'upgrades', 'jobs', 'watching', 'trouble'].map((name) => `docs/operations/${name}.md`),
+      ...['production', 'running', 'upgrades', 'jobs', 'watching', 'trouble'].map(
+        (name) => `docs/operations/${name}.md`,
+      ),
       ...['schools', 'platform-operators', 'backup', 'scaling', 'security', 'benchmarks'].map(
         (name) => `docs/${name}.md`,
       ),
