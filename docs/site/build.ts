@@ -41,7 +41,7 @@ const groups: { title: string; isFolded?: boolean; paths: string[] }[] = [
   {
     title: 'Running the service',
     paths: [
-      ...['production', 'running', 'upgrades', 'jobs', 'watching', 'trouble'].map(
+      ...['production', 'running', 'upgrades', 'jobs', 'watching', 'trouble', 'runbook'].map(
         (name) => `docs/operations/${name}.md`,
       ),
       ...['schools', 'platform-operators', 'backup', 'scaling', 'security', 'benchmarks'].map(
