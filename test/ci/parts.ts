@@ -52,6 +52,7 @@ const onPostgres = ['test/db', 'test/api', 'test/attack', 'test/specification', 
 export const matrixParts: Step[] = [
   { name: 'vulnerabilities', command: ['node', 'packaging/vulnerabilities.ts'] },
   { name: 'recovery', command: npm('test:recovery') },
+  { name: 'failover', command: npm('test:failover') },
   { name: 'package', command: npm('test:package') },
   { name: 'firefox', command: npm('test'), files: ['test/console/keyboard'], env: { TEST_BROWSER: 'firefox' } },
   { name: 'upgrade', command: npm('test:upgrade', '--seconds', '300') },

@@ -1,6 +1,6 @@
 // Restores a server, and then one school, to a moment before a mistake: `npm run test:recovery`. docs/backup.md has the
 // same steps with pg_basebackup and pgBackRest, which are not in node_modules.
-import { chown, mkdir, rm, stat, writeFile } from 'node:fs/promises';
+import { chown, mkdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { checksumTenant } from '../../src/database/archive.ts';
 import { type EmbeddedServer, ensureDatabase, startEmbedded } from '../../src/database/embedded.ts';
@@ -9,7 +9,8 @@ import { withOwner } from '../../src/database/pool/pool.ts';
 import { passwords } from '../../src/domain/passwords.ts';
 import { loadDemo } from '../../src/process/demo.ts';
 import { until } from '../support/client/until.ts';
-import { copyCluster, ownFolder } from '../support/server/own-server.ts';
+import { takeBaseBackup } from '../support/server/base-backup.ts';
+import { ownFolder } from '../support/server/own-server.ts';
 import { runProgram } from '../support/server/processes.ts';
 import { startRun } from '../support/server/run.ts';
 
@@ -37,22 +38,6 @@ async function school(server: EmbeddedServer, ...args: string[]): Promise<void> 
   if (code !== 0) throw new Error(`school ${args.join(' ')}: ${stdout}${stderr}`);
 }
 
-/** Copies the files of a running server, as pg_basebackup does. */
-async function takeBaseBackup(server: EmbeddedServer, target: string): Promise<void> {
-  await mkdir(target, { mode: 0o711 });
-  const cluster = join(target, 'postgres');
-  await withOwner(server.url('school'), async (client) => {
-    await client.query("select pg_backup_start('recovery', true)");
-    await copyCluster(server.cluster, cluster);
-    const { rows } = await client.query<{ labelfile: string }>('select labelfile from pg_backup_stop()');
-    await writeFile(join(cluster, 'backup_label'), rows[0]?.labelfile ?? '');
-  });
-  await rm(join(cluster, 'postmaster.pid'));
-  await writeFile(join(cluster, 'recovery.signal'), '');
-  const { uid, gid } = await stat(server.cluster);
-  for (const name of ['backup_label', 'recovery.signal']) await chown(join(cluster, name), uid, gid);
-}
-
 async function recover(): Promise<void> {
   await mkdir(archive);
   const copyToArchive = `test ! -f ${archive}/%f && cp %p ${archive}/%f`;
@@ -62,7 +47,7 @@ async function recover(): Promise<void> {
   await ensureDatabase(live, 'school');
   await migrate({ ownerUrl: live.url('school') });
   await withOwner(live.url('school'), (client) => loadDemo(client, passwords()));
-  await takeBaseBackup(live, join(folder, 'restored'));
+  await takeBaseBackup(live, join(folder, 'restored'), 'recovery.signal');
 
   await query(live, "update tenant_1.student set last_name = 'After the backup' where id % 2 = 0");
   const before = await content(live);
