@@ -225,9 +225,11 @@ export function waitingRequests(connections: Connections, options: WaitOptions, 
       const isReservable = mayUseReserved(source);
       const unverified = isReservable ? 'logins of operators' : 'unauthenticated';
       const school = line.schools.of(source.isVerified ? name : unverified);
+      // A request that waits for a silent server keeps the later ones of its user waiting.
+      const server = source.isVerified ? undefined : serverOf?.(source);
       return {
         school,
-        user: school.users.of(source.caller ?? ''),
+        user: school.users.of(server === undefined ? (source.caller ?? '') : `${source.caller ?? ''} ${server}`),
         order: connections.orderOf(name, isReservable),
         source,
       };
