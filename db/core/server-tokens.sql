@@ -86,7 +86,8 @@ select core.note_identity();
 create function core.check_server_refusal() returns setof core.finding
   language sql stable set search_path = pg_catalog, pg_temp as $$
     select case when i.is_copy then 'warning' else 'error' end, core.server_refusal(),
-      'school node verify  # then: school database adopt', false
+      'npm run school -- database adopt --as successor --yes  # if it takes the place of the other one; or --as copy',
+      false
     from platform.database_identity i
     where core.server_refusal() is not null
   $$;
@@ -98,7 +99,8 @@ create function core.check_identity() returns setof core.finding
     select 'warning',
       format('This database was restored, copied or promoted: it was on system %s, timeline %s, and is on %s, %s.',
         i.system_identifier, i.timeline, s.system_identifier, c.timeline_id),
-      'school jobs list  # then: school database adopt --as successor, or --as copy', false
+      'npm run school -- database adopt --as successor --yes  # if it takes the place of the other one; or --as copy',
+      false
     from platform.database_identity i
     cross join pg_control_system() s
     cross join pg_control_checkpoint() c
@@ -112,7 +114,7 @@ create function core.check_subscriptions() returns setof core.finding
     select 'error',
       format('The subscription %s copies nothing: the other server does not answer, its slot is lost, or another '
         'database uses it, such as a copy of this one.', s.subname),
-      'school node list  # at home; then: school node add, or school node reconcile', false
+      'npm run school -- node list  # at home, says which; then repeat node add, or run node reconcile', false
     from pg_subscription s
     where s.subdbid = (select oid from pg_database where datname = current_database())
       and s.subname ~ '^school_(node|home)_'

@@ -184,6 +184,9 @@ test('a home that was restored to a moment before a move and a creation destroys
   // The next school gets an id that no server has used.
   expect((await createSchool(home, '--node', 'west')).id).toBeGreaterThan(created.id);
   expect((await verify(home)).unconfirmed_moves).toMatchObject([{ id: moved.id, server: 'east', kept_on: 'home' }]);
+  const kept = await commandAt(home, 'doctor', '--server', '--offline');
+  expect(kept.stdout).toContain(`has kept the tables of a school that moved away: ${moved.subdomain}.`);
+  expect(kept.stdout).toContain(`npm run school -- tenant move ${moved.subdomain} --confirm`);
   await run(home, 'tenant', 'move', moved.subdomain, '--confirm', '--yes');
   expect(await rows(home, `select nspname from pg_namespace where nspname ~ 'tenant_${String(moved.id)}$'`)).toEqual(
     [],
@@ -216,6 +219,9 @@ test('a copy of the home beside it is noticed on both, and as a copy it takes no
     await rows(home, "select pg_terminate_backend(pid) from pg_stat_subscription where subname ~ '^school_node_'");
     return (await hasTaken(home)) === 'taken by another database' || undefined;
   });
+  expect((await commandAt(home, 'doctor', '--server', '--offline')).stdout).toMatch(
+    /The subscription school_node_\d copies nothing: .* or another database uses it/,
+  );
   const acknowledged = await moveRefused(home, school);
   expect(acknowledged).toContain('restored to an earlier moment');
 

@@ -293,6 +293,16 @@ const rows: Row[] = [
     ],
   },
   {
+    check: 'identity()',
+    what: 'This database was restored, copied or promoted: it was on system ',
+    statements: ['update platform.database_identity set timeline = timeline - 1'],
+  },
+  {
+    check: 'server_refusal()',
+    what: 'This database is a copy beside the one that schools use',
+    statements: ['update platform.database_identity set is_copy = true'],
+  },
+  {
     check: 'queue()',
     what: '1 jobs of clean_up have failed for good.',
     statements: [
@@ -304,6 +314,8 @@ const rows: Row[] = [
 /** Checks whose remedies are advice, not a statement or a command, or are run by another test. */
 const others = {
   locks: 'the test "ends who holds a lock"',
+  kept_schools: 'test/nodes/restored-servers.test.ts',
+  subscriptions: 'test/nodes/restored-servers.test.ts',
   normalized_keys: 'advice: save the record again',
   visibility: 'test/programs/limited-owner.test.ts',
 };
