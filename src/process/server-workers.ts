@@ -19,6 +19,8 @@ interface Started {
 interface ServerWorkersOptions {
   /** The database of this process: a home, a node or a single server. */
   ownerUrl: string;
+  /** Whether the database can have nodes: the embedded server has none. */
+  canHaveNodes: boolean;
   /** The names of the servers to serve; undefined for all. */
   names: readonly string[] | undefined;
   start: (server: Server) => Promise<RunningWorker>;
@@ -41,8 +43,11 @@ interface Served {
   behind: string[];
 }
 
-/** @param compares  whether to ask the nodes which servers are behind; a check of the worker at home does so later */
-const readServed = (ownerUrl: string, compares: boolean): Promise<Served> =>
+/**
+ * @param canHaveNodes  see ServerWorkersOptions
+ * @param compares  whether to ask the nodes which servers are behind; a check of the worker at home does so later
+ */
+const readServed = (ownerUrl: string, canHaveNodes: boolean, compares: boolean): Promise<Served> =>
   withOwnerInTime(ownerUrl, answerTimeoutMs * 2, async (client) => {
     if (compares) await compareTokens(client);
     const refusal = await refusalOf(client);
@@ -51,7 +56,8 @@ const readServed = (ownerUrl: string, compares: boolean): Promise<Served> =>
        where t.other_behind_since is not null`,
     );
     const behind = rows.map(({ name }) => name);
-    const servers = await readServers(client, ownerUrl);
+    const [own, ...nodes] = await readServers(client, ownerUrl);
+    const servers = canHaveNodes ? [own, ...nodes] : [own];
     return {
       servers: refusal === null ? servers.filter(({ name }) => !behind.includes(name)) : [],
       refusal,
@@ -68,6 +74,7 @@ const readServed = (ownerUrl: string, compares: boolean): Promise<Served> =>
  */
 export async function serverWorkers({
   ownerUrl,
+  canHaveNodes,
   names,
   start,
   logger,
@@ -116,7 +123,7 @@ export async function serverWorkers({
 
   /** @returns the number of servers */
   async function check(): Promise<number> {
-    const served = await readServed(ownerUrl, false);
+    const served = await readServed(ownerUrl, canHaveNodes, false);
     if (isStopped) return served.servers.length;
     warnAbout(served);
     const chosen = served.servers.filter(isChosen);
@@ -126,7 +133,7 @@ export async function serverWorkers({
     return served.servers.length;
   }
 
-  const first = await readServed(ownerUrl, true);
+  const first = await readServed(ownerUrl, canHaveNodes, true);
   warnAbout(first);
   const [own] = first.servers;
   if (own && isChosen(own)) await startOne(own);

@@ -104,6 +104,7 @@ export async function startService(
       stopParts.push(
         await serverWorkers({
           ownerUrl,
+          canHaveNodes: config.DATABASE_URL !== undefined,
           names,
           logger,
           start: ({ id, name, url: address }) => startAt(address, id === null ? undefined : name),
