@@ -55,7 +55,8 @@ create function core.check_kept_schools() returns setof core.finding
       format('This server has kept the tables of %s that moved away: %s.',
         case count(*) when 1 then 'a school' else count(*) || ' schools' end,
         string_agg(coalesce(s.subdomain, s.id::text), ', ' order by s.id)),
-      string_agg(format('npm run school -- tenant move %s --confirm', coalesce(s.subdomain, s.id::text)), E'\n' order by s.id),
+      string_agg(
+        format('npm run school -- tenant move %s --confirm', coalesce(s.subdomain, s.id::text)), E'\n' order by s.id),
       false
     from core.held_schools() s
     where s.is_kept
