@@ -100,10 +100,13 @@ export const System = z
         }),
       )
       .nullable(),
-    refusal: z.string().nullable().meta({
-      description: 'Why this database runs no jobs, and creates and moves no school. Null if it does.',
-      examples: ['This database is a copy beside the one that schools use (school database adopt --as copy).'],
-    }),
+    refusal: z
+      .string()
+      .nullable()
+      .meta({
+        description: 'Why this database runs no jobs, and creates and moves no school. Null if it does.',
+        examples: ['This database is a copy beside the one that schools use (school database adopt --as copy).'],
+      }),
     kept_schools: z
       .array(z.object({ id, subdomain: z.string().nullable() }))
       .meta({ description: 'Schools that moved away, whose tables this database keeps until the move is confirmed.' }),
