@@ -32,12 +32,16 @@ end $$;
 comment on function core.require_current_server is
   'Raises unavailable if this server is a copy, or older than another one remembers it.';
 
-create function core.exchange_token(p_server text, p_other platform.server_token, p_token uuid,
+create function core.exchange_token(p_self text, p_server text, p_other platform.server_token, p_token uuid,
   out outcome text, out counter bigint)
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_own platform.server_token;
 begin
+  -- The address may lead to another database since the home has stored it.
+  if core.server_id() <> p_self then
+    return;
+  end if;
   insert into platform.server_token (server) values (p_server) on conflict do nothing;
   select * into v_own from platform.server_token t where t.server = p_server for update;
   outcome := case
@@ -49,7 +53,9 @@ begin
     when v_own.counter >= p_other.counter then 'other_behind'
     else 'own_behind'
   end;
-  counter := greatest(v_own.counter, p_other.counter) + 1;
+  -- A renewal whose answer was lost is repeated with the same number.
+  counter := case when v_own.is_adopted or p_other.is_adopted then greatest(v_own.counter, p_other.counter)
+    else p_other.counter end + 1;
   if outcome = 'accepted' and p_token is not null then
     update platform.server_token t
       set counter = exchange_token.counter, token = p_token, earlier_token = p_other.token, behind_since = null,
@@ -65,21 +71,22 @@ end $$;
 comment on function core.exchange_token is
   'On a node, for the home: compares what the two servers remember of each other, and replaces it by p_token if they '
   'agree, or an administrator has said that one of them is a successor. p_other: the row of the home for this node. '
-  'p_token: null only compares. Returns `accepted` with the number of the new token, or which server is older than the '
-  'other one remembers it: `own_behind` (this one) or `other_behind`. Of two copies of a home, the one that comes '
-  'second is refused, because earlier_token is the token of the one that was accepted.';
+  'p_token: null only compares. p_self: the node that should answer; for another database the result is null. Returns `accepted` with the number of the new token, or which server is older than the '
+  'other one remembers it: `own_behind` (this one) or `other_behind`. Of two copies of a home, only one is accepted '
+  'from the second renewal on: earlier_token is the token with which the last one came.';
 
-create function core.note_identity(p_is_new boolean default false) returns void
+create function core.note_identity(p_is_copy boolean default null) returns void
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
-  insert into platform.database_identity as i (system_identifier, timeline)
-    select s.system_identifier, c.timeline_id from pg_control_system() s, pg_control_checkpoint() c
+  insert into platform.database_identity as i (system_identifier, timeline, is_copy)
+    select s.system_identifier, c.timeline_id, coalesce(p_is_copy, false) from pg_control_system() s, pg_control_checkpoint() c
     on conflict (is_only) do update
-      set system_identifier = excluded.system_identifier, timeline = excluded.timeline, is_copy = false
-      where p_is_new;
+      set system_identifier = excluded.system_identifier, timeline = excluded.timeline, is_copy = excluded.is_copy
+      where p_is_copy is not null;
 end $$;
 comment on function core.note_identity is
-  'Notes the Postgres server of this database if none is noted, or instead of the earlier one.';
+  'Notes the Postgres server of this database if none is noted. With p_is_copy also instead of the earlier one, and '
+  'whether the database is a copy.';
 
 select core.note_identity();
 

@@ -1,3 +1,4 @@
+import { compareServers } from '../servers/claims.ts';
 import { readServers } from '../servers/servers.ts';
 import { planReconciliation, reconcileServers } from '../servers/reconcile.ts';
 import { requireCurrent } from '../servers/tokens.ts';
@@ -63,7 +64,7 @@ export const nodeReconcile = (
   withHome(config, async (home, url) => {
     const [, ...nodes] = await readServers(home, url);
     if (nodes.length === 0) throw new Error('There are no nodes.');
-    const comparison = await verifyServers(home, nodes);
+    const comparison = await compareServers(home, nodes);
     const [silent] = comparison.unreachable;
     if (silent)
       throw new Error(

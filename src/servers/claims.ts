@@ -4,7 +4,7 @@ import { answerTimeoutMs, withOwnerInTime } from '../database/pool/pool.ts';
 import { reasonOf } from '../domain/reason.ts';
 import { homeSubscription } from './replication/names.ts';
 import { waitForSubscribers } from './replication/wait.ts';
-import { homeName, type Server } from './servers.ts';
+import { homeName, readServers, type Server } from './servers.ts';
 
 /** A school as one server knows it; see core.held_schools. */
 export interface HeldSchool {
@@ -74,7 +74,7 @@ export interface Comparison {
 export const readHeldSchools = async (client: pg.ClientBase): Promise<HeldSchool[]> =>
   (
     await client.query<HeldSchool>(
-      `select id::double precision, subdomain, created_at::text as "createdAt", status, state, claim,
+      `select id::double precision, subdomain, extract(epoch from created_at)::text as "createdAt", status, state, claim,
          claim_id as "claimId", node_id::integer as "nodeId", has_schema as "hasSchema", is_kept as "isKept",
          kept_claim as "keptClaim"
        from core.held_schools()`,
@@ -262,11 +262,18 @@ function refuse(found: readonly Disagreement[]): void {
 }
 
 /**
- * For the move of a school between servers.
- * @throws if the servers disagree about this school, or the home is older than one of these nodes
+ * For the move of a school between servers. Compares with all nodes that answer: a third one may have the school.
+ * @throws if the servers disagree about this school, the home is older than a node, or one of `participants` is silent
  */
-export async function requireAgreementOn(home: pg.Client, nodes: readonly Server[], school: number): Promise<void> {
-  const { disagreements } = await compareServers(home, nodes);
+export async function requireAgreementOn(
+  home: pg.Client,
+  participants: readonly Server[],
+  school: number,
+): Promise<void> {
+  const [, ...nodes] = await readServers(home, '');
+  const { disagreements, unreachable } = await compareServers(home, nodes);
+  const silent = unreachable.find(({ server }) => participants.some(({ id }) => id === server.id));
+  if (silent) throw new Error(`The server ${silent.server.name} does not answer: ${silent.error}.`);
   // The move itself explains these, with what to do.
   const others: Disagreement['kind'][] = ['on no server', 'schema without a school'];
   refuse(disagreements.filter((each) => each.isHomeOlder || (each.school === school && !others.includes(each.kind))));

@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import { withOwner } from '../database/pool/pool.ts';
 import { asReplica, inTransaction } from '../database/transaction.ts';
-import { type Comparison, type Disagreement } from './claims.ts';
+import { compareServers, type Comparison, type Disagreement } from './claims.ts';
 import { hasSchema, retainedSchemaOf, withMoveLock } from './moves/school.ts';
 import { copyAgain } from './nodes/join.ts';
 import { findNode } from './nodes/nodes.ts';
@@ -108,12 +108,17 @@ interface ReconcileOptions {
 /** Carries out one step of the plan. @returns what a person still has to do */
 async function settle(
   home: pg.Client,
+  nodes: readonly Server[],
   { disagreement, others }: Reconciliation['steps'][number],
   { ownUrl, onStep }: ReconcileOptions,
 ): Promise<string | undefined> {
-  const { school, subdomain, holder, kind } = disagreement;
+  const { school, subdomain, holder, kind, text } = disagreement;
   if (!holder || kind === 'older copy') return undefined;
   return withMoveLock(home, school, async () => {
+    // Something may have changed while the question was on the screen.
+    const now = (await compareServers(home, nodes)).disagreements.find((each) => each.school === school);
+    if (now?.kind !== kind || now.text !== text)
+      return `School ${String(school)} (${subdomain}) has changed meanwhile: nothing was done. Run reconcile again.`;
     for (const other of others) {
       await setAside(other, ownUrl, school, holder);
       onStep(
@@ -145,7 +150,7 @@ export async function reconcileServers(
   const { onStep, homeUrl, ownUrl } = options;
   const people: string[] = [];
   for (const step of planReconciliation(comparison).steps) {
-    const left = await settle(home, step, options);
+    const left = await settle(home, nodes, step, options);
     if (left !== undefined) people.push(left);
   }
   await home.query(

@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import pg from 'pg';
+import { inTransaction } from '../database/transaction.ts';
 import { answerTimeoutMs, withOwnerInTime } from '../database/pool/pool.ts';
+import { compareServers } from './claims.ts';
 import { unsubscribe } from './replication/subscriptions.ts';
 import { readServers, type Server } from './servers.ts';
 
@@ -15,7 +17,8 @@ const isUnknown = (error: unknown) =>
   error instanceof pg.DatabaseError && ['42883', '42704', '42P01'].includes(error.code ?? '');
 
 interface Answer {
-  outcome: 'accepted' | 'own_behind' | 'other_behind';
+  /** Null if another database has answered. */
+  outcome: 'accepted' | 'own_behind' | 'other_behind' | null;
   counter: string;
 }
 
@@ -30,13 +33,13 @@ async function readOwn(home: pg.ClientBase, name: string): Promise<string> {
 }
 
 /** What a node says to the row of the home; undefined if it has an earlier release. @throws if it does not answer */
-async function ask(url: string, own: string, token: string | null): Promise<Answer | undefined> {
+async function ask(name: string, url: string, own: string, token: string | null): Promise<Answer | undefined> {
   try {
     const { rows } = await withOwnerInTime(url, answerTimeoutMs, (client) =>
       client.query<Answer>(
         `select outcome, counter
-         from core.exchange_token('home', json_populate_record(null::platform.server_token, $1), $2)`,
-        [own, token],
+         from core.exchange_token($3, 'home', json_populate_record(null::platform.server_token, $1), $2)`,
+        [own, token, name],
       ),
     );
     return rows[0];
@@ -50,7 +53,7 @@ async function ask(url: string, own: string, token: string | null): Promise<Answ
 async function store(
   home: pg.ClientBase,
   name: string,
-  { outcome, counter }: Answer,
+  { outcome, counter }: Answer & { outcome: NonNullable<Answer['outcome']> },
   token: string | null,
 ): Promise<TokenOutcome> {
   await home.query(
@@ -69,6 +72,9 @@ async function store(
   return outcomes[outcome];
 }
 
+const isAnswer = (answer: Answer | undefined): answer is Answer & { outcome: NonNullable<Answer['outcome']> } =>
+  answer !== undefined && answer.outcome !== null;
+
 const outcomes = { accepted: 'accepted', other_behind: 'home behind', own_behind: 'node behind' } as const;
 
 /**
@@ -78,8 +84,13 @@ const outcomes = { accepted: 'accepted', other_behind: 'home behind', own_behind
 export async function renewToken(home: pg.ClientBase, node: Pick<Server, 'id' | 'url'>): Promise<TokenOutcome> {
   const name = nameOf(node);
   const token = randomUUID();
-  const answer = await ask(node.url, await readOwn(home, name), token);
-  return answer === undefined ? 'accepted' : store(home, name, answer, token);
+  return inTransaction(home, async () => {
+    // One renewal at a time: the home has to store what the node has stored last.
+    const own = await readOwn(home, name);
+    await home.query('select from platform.server_token where server = $1 for update', [name]);
+    const answer = await ask(name, node.url, own, token);
+    return isAnswer(answer) ? store(home, name, answer, token) : 'accepted';
+  });
 }
 
 /** Why a server must not run jobs, and not create or move schools; null if it may. */
@@ -92,9 +103,9 @@ export async function compareTokens(home: pg.Client): Promise<void> {
   const owns: { name: string; url: string; own: string }[] = [];
   for (const node of nodes) owns.push({ name: nameOf(node), url: node.url, own: await readOwn(home, nameOf(node)) });
   const answers = await Promise.all(
-    owns.map(async ({ name, url, own }) => ({ name, answer: await ask(url, own, null).catch(() => undefined) })),
+    owns.map(async ({ name, url, own }) => ({ name, answer: await ask(name, url, own, null).catch(() => undefined) })),
   );
-  for (const { name, answer } of answers) if (answer) await store(home, name, answer, null);
+  for (const { name, answer } of answers) if (isAnswer(answer)) await store(home, name, answer, null);
 }
 
 /**
@@ -122,7 +133,15 @@ export async function requireCurrent(home: pg.Client, nodes: readonly Server[]):
 /** Says that this database takes the place of the one that other servers remember. @returns the nodes that know it */
 export async function adoptAsSuccessor(client: pg.Client, ownUrl: string): Promise<string[]> {
   const [, ...nodes] = await readServers(client, ownUrl);
-  await client.query('select core.note_identity(true)');
+  if (nodes.length > 0) {
+    // A school that is created before the directory is mended must not get the id of another one.
+    const { maxId } = await compareServers(client, nodes);
+    await client.query(
+      "select setval('platform.tenant_id_seq', $1::bigint) from platform.tenant_id_seq where last_value < $1::bigint",
+      [maxId],
+    );
+  }
+  await client.query('select core.note_identity(false)');
   await client.query(
     `insert into platform.server_token (server)
      select unnest($1::text[]) union all select 'home' where (core.this_node()).id is not null
@@ -144,6 +163,8 @@ export async function adoptAsSuccessor(client: pg.Client, ownUrl: string): Promi
  * of other servers, runs no jobs, and creates and moves no school.
  */
 export async function adoptAsCopy(client: pg.Client): Promise<void> {
+  // First: nobody else remembers this database after the rest.
+  await client.query('select core.note_identity(true)');
   const { rows: subscriptions } = await client.query<{ name: string }>(
     `select subname as name from pg_subscription
      where subname ~ '^school_' and subdbid = (select oid from pg_database where datname = current_database())`,
@@ -155,8 +176,6 @@ export async function adoptAsCopy(client: pg.Client): Promise<void> {
     `select pg_drop_replication_slot(slot_name) from pg_replication_slots
      where database = current_database() and slot_name ~ '^school_' and not active`,
   );
-  await client.query('select core.note_identity(true)');
   await client.query(`update platform.node set url = 'postgres://copy.invalid/', status = 'joining' where not is_this`);
   await client.query('delete from platform.server_token');
-  await client.query('update platform.database_identity set is_copy = true');
 }

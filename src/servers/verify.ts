@@ -1,6 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type pg from 'pg';
-import { answerTimeoutMs, withOwnerInTime } from '../database/pool/pool.ts';
+import { requireAnswer, withOwner } from '../database/pool/pool.ts';
+import { reasonOf } from '../domain/reason.ts';
 import { type Comparison, compareServers } from './claims.ts';
 import { copyState, slotState, subscriptionState } from './replication/copy-state.ts';
 import { homeSubscription, nodeSubscription } from './replication/names.ts';
@@ -51,7 +52,7 @@ async function hashTables(
     tables
       .map(
         ({ name, columns }) =>
-          `select '${name}' as name, md5(coalesce(string_agg(r::text, '|' order by r::text), '')) as hash
+          `select '${name}' as name, md5(coalesce(string_agg(r::text, '|' order by r::text collate "C"), '')) as hash
            from (select ${columns} from ${name}) r`,
       )
       .join(' union all '),
@@ -105,7 +106,9 @@ async function compareRows(home: pg.Client, node: pg.Client, { id, name }: Serve
 async function verifyNode(home: pg.Client, server: Server): Promise<ServerFinding[]> {
   const { id, name, url } = server;
   if (id === null) return [];
-  return withOwnerInTime(url, answerTimeoutMs, async (node) => {
+  await requireAnswer(url);
+  // Counting the rows of a large server takes long.
+  return withOwner(url, async (node) => {
     const findings: ServerFinding[] = [];
     for (const [at, subscription, subscriber, publisher] of [
       [homeName, homeSubscription(id), home, node],
@@ -142,7 +145,11 @@ export async function verifyServers(home: pg.Client, nodes: readonly Server[]): 
   const findings = await verifyTokens(home);
   for (const node of nodes) {
     if (comparison.unreachable.some(({ server }) => server === node)) continue;
-    findings.push(...(await verifyNode(home, node)));
+    findings.push(
+      ...(await verifyNode(home, node).catch((error: unknown) => [
+        { server: node.name, text: `${node.name} could not be compared: ${reasonOf(error)}` },
+      ])),
+    );
   }
   const { rows } = await home.query<{ last: number }>(
     'select last_value::double precision as last from platform.tenant_id_seq',

@@ -21,7 +21,7 @@ const uuid = (n: number) => `00000000-0000-4000-8000-${String(n).padStart(12, '0
 async function exchange(server: string, other: Token, token: string | null) {
   const [result] = await database.query<{ outcome: string; counter: number }>(
     `select outcome, counter::integer
-     from core.exchange_token($1, json_populate_record(null::platform.server_token, $2), $3)`,
+     from core.exchange_token('home', $1, json_populate_record(null::platform.server_token, $2), $3)`,
     [server, JSON.stringify({ server, is_adopted: false, ...other }), token],
   );
   return result;
@@ -106,14 +106,32 @@ test('of two copies of a server that renew in turn, one goes on and the other is
   const both = { counter: 5, token: uuid(5), earlier_token: uuid(4) };
   expect(await exchange(server, both, uuid(61))).toEqual({ outcome: 'accepted', counter: 6 });
   // The second one has the token before, as a replica would.
-  expect(await exchange(server, both, uuid(62))).toEqual({ outcome: 'accepted', counter: 7 });
+  expect(await exchange(server, both, uuid(62))).toEqual({ outcome: 'accepted', counter: 6 });
   expect(await exchange(server, { counter: 6, token: uuid(61), earlier_token: uuid(5) }, uuid(71))).toMatchObject({
     outcome: 'other_behind',
   });
-  expect(await exchange(server, { counter: 7, token: uuid(62), earlier_token: uuid(5) }, uuid(72))).toEqual({
+  expect(await exchange(server, { counter: 6, token: uuid(62), earlier_token: uuid(5) }, uuid(72))).toEqual({
     outcome: 'accepted',
-    counter: 8,
+    counter: 7,
   });
+});
+
+test('a home that loses several answers in a row is not behind', async () => {
+  const server = unique('server');
+  const home = { counter: 5, token: uuid(5), earlier_token: uuid(4) };
+  await remembers(server, home);
+  for (let n = 0; n < 3; n++)
+    expect(await exchange(server, home, uuid(60 + n))).toEqual({ outcome: 'accepted', counter: 6 });
+});
+
+test('another database at the address of a node stores nothing', async () => {
+  const server = unique('server');
+  const [answer] = await database.query(
+    `select outcome from core.exchange_token('node_7', $1, json_populate_record(null::platform.server_token, '{}'), null)`,
+    [server],
+  );
+  expect(answer).toEqual({ outcome: null });
+  expect(await database.query('select from platform.server_token where server = $1', [server])).toEqual([]);
 });
 
 test('a database that was adopted as a copy creates no school and runs no jobs, until it is a successor', async () => {

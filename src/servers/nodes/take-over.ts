@@ -1,4 +1,5 @@
 import type pg from 'pg';
+import { migrate } from '../../database/migrate/migrate.ts';
 import { withOwner } from '../../database/pool/pool.ts';
 import { asReplica } from '../../database/transaction.ts';
 import { homeSubscription, nodeSubscription } from '../replication/names.ts';
@@ -43,8 +44,14 @@ export async function takeOver(home: pg.Client, name: string, url: string): Prom
     ]);
     const id = rows[0]?.id;
     if (id === undefined) throw new Error(`This database is not a node ${name}.`);
-    const { rows: known } = await home.query<{ name: string }>('select name from platform.node where id = $1', [id]);
+    const { rows: known } = await home.query<{ name: string; status: string }>(
+      'select name, status from platform.node where id = $1',
+      [id],
+    );
+    // An earlier attempt has stopped.
+    if (known[0]?.name === name && known[0].status === 'joining') return;
     if (known[0]) throw new Error(`The home has the node ${known[0].name} with the id of this one already.`);
+    await migrate({ ownerUrl: url });
     await copyPlatform(home, node);
     await unsubscribe(node, nodeSubscription(Number(id)));
     await dropSlot(node, homeSubscription(Number(id)));
