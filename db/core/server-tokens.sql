@@ -71,15 +71,17 @@ end $$;
 comment on function core.exchange_token is
   'On a node, for the home: compares what the two servers remember of each other, and replaces it by p_token if they '
   'agree, or an administrator has said that one of them is a successor. p_other: the row of the home for this node. '
-  'p_token: null only compares. p_self: the node that should answer; for another database the result is null. Returns `accepted` with the number of the new token, or which server is older than the '
-  'other one remembers it: `own_behind` (this one) or `other_behind`. Of two copies of a home, only one is accepted '
+  'p_token: null only compares. p_self: the node that should answer; for another database the result is null. Returns '
+  '`accepted` with the number of the new token, or which server is older than the other one remembers it: '
+  '`own_behind` (this one) or `other_behind`. Of two copies of a home, only one is accepted '
   'from the second renewal on: earlier_token is the token with which the last one came.';
 
 create function core.note_identity(p_is_copy boolean default null) returns void
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
   insert into platform.database_identity as i (system_identifier, timeline, is_copy)
-    select s.system_identifier, c.timeline_id, coalesce(p_is_copy, false) from pg_control_system() s, pg_control_checkpoint() c
+    select s.system_identifier, c.timeline_id, coalesce(p_is_copy, false)
+    from pg_control_system() s, pg_control_checkpoint() c
     on conflict (is_only) do update
       set system_identifier = excluded.system_identifier, timeline = excluded.timeline, is_copy = excluded.is_copy
       where p_is_copy is not null;
