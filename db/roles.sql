@@ -47,24 +47,17 @@ begin
       execute format('grant %I to %I', v_role, current_user);
     end if;
   end loop;
-  if not (select rolsuper from pg_roles where rolname = current_user)
-      and not pg_has_role(current_user, 'school_graphql', v_right) then
-    begin
-      execute format('grant school_graphql to %I', current_user);
-    exception when insufficient_privilege then
-      -- Another user created the roles. The analytics process then needs a login of its own.
-      null;
-    end;
-  end if;
-  if not (select rolsuper from pg_roles where rolname = current_user)
-      and not pg_has_role(current_user, 'school_sql', v_right) then
-    begin
-      execute format('grant school_sql to %I', current_user);
-    exception when insufficient_privilege then
-      -- Another user created the roles. `school sql` then says so.
-      null;
-    end;
-  end if;
+  foreach v_role in array array['school_graphql', 'school_sql'] loop
+    if not (select rolsuper from pg_roles where rolname = current_user)
+        and not pg_has_role(current_user, v_role, v_right) then
+      begin
+        execute format('grant %I to %I', v_role, current_user);
+      exception when insufficient_privilege then
+        -- Another user created the roles. The analytics process then needs a login of its own; `school sql` says so.
+        null;
+      end;
+    end if;
+  end loop;
   -- The migration passes the settings of src/domain/role-settings.ts. They apply to processes that log in as the role;
   -- processes that switch to it send them when they connect. A value that an administrator has set stays.
   for v_setting in

@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import { answerTimeoutMs, withOwnerInTime } from '../database/pool/pool.ts';
 import { reasonOf } from '../domain/reason.ts';
 import { homeName, readServers, type Server } from '../servers/servers.ts';
-import { compareTokens, refusalOf } from '../servers/tokens.ts';
+import { compareTokens, nodesBehind, refusalOf } from '../servers/tokens.ts';
 import { endsWithin } from './end-in-time.ts';
 
 /** A running worker. */
@@ -51,11 +51,7 @@ const readServed = (ownerUrl: string, canHaveNodes: boolean, compares: boolean):
   withOwnerInTime(ownerUrl, answerTimeoutMs * 2, async (client) => {
     if (compares) await compareTokens(client);
     const refusal = await refusalOf(client);
-    const { rows } = await client.query<{ name: string }>(
-      `select n.name from platform.node n join platform.server_token t on t.server = 'node_' || n.id
-       where t.other_behind_since is not null`,
-    );
-    const behind = rows.map(({ name }) => name);
+    const behind = await nodesBehind(client);
     const [own, ...nodes] = await readServers(client, ownerUrl);
     const servers = canHaveNodes ? [own, ...nodes] : [own];
     return {

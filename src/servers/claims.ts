@@ -243,6 +243,14 @@ export async function compareServers(home: pg.Client, nodes: readonly Server[]):
   }
 }
 
+/** Lets the home give new schools ids above this one. */
+export const raiseSchoolIds = async (home: pg.ClientBase, maxId: number): Promise<void> => {
+  await home.query(
+    "select setval('platform.tenant_id_seq', $1::bigint) from platform.tenant_id_seq where last_value < $1::bigint",
+    [maxId],
+  );
+};
+
 /** How many disagreements a refusal names. */
 const maxNamed = 3;
 

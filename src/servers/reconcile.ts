@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import { withOwner } from '../database/pool/pool.ts';
 import { asReplica, inTransaction } from '../database/transaction.ts';
-import { compareServers, type Comparison, type Disagreement } from './claims.ts';
+import { compareServers, type Comparison, type Disagreement, raiseSchoolIds } from './claims.ts';
 import { hasSchema, retainedSchemaOf, withMoveLock } from './moves/school.ts';
 import { copyAgain } from './nodes/join.ts';
 import { findNode } from './nodes/nodes.ts';
@@ -153,10 +153,7 @@ export async function reconcileServers(
     const left = await settle(home, nodes, step, options);
     if (left !== undefined) people.push(left);
   }
-  await home.query(
-    `select setval('platform.tenant_id_seq', $1::bigint) from platform.tenant_id_seq where last_value < $1::bigint`,
-    [comparison.maxId],
-  );
+  await raiseSchoolIds(home, comparison.maxId);
   for (const { name } of nodes) {
     const node = await findNode(home, name);
     await copyAgain(home, node, { homeUrl: homeUrl ?? ownUrl, keepsHomeUrl: homeUrl === undefined });

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import pg from 'pg';
 import { inTransaction } from '../database/transaction.ts';
 import { answerTimeoutMs, withOwnerInTime } from '../database/pool/pool.ts';
-import { compareServers } from './claims.ts';
+import { compareServers, raiseSchoolIds } from './claims.ts';
 import { unsubscribe } from './replication/subscriptions.ts';
 import { readServers, type Server } from './servers.ts';
 
@@ -97,6 +97,15 @@ export async function renewToken(home: pg.ClientBase, node: Pick<Server, 'id' | 
 export const refusalOf = async (client: pg.ClientBase): Promise<string | null> =>
   (await client.query<{ refusal: string | null }>('select core.server_refusal() as refusal')).rows[0]?.refusal ?? null;
 
+/** The names of the nodes that are older than the home remembers them. */
+export const nodesBehind = async (home: pg.ClientBase): Promise<string[]> =>
+  (
+    await home.query<{ name: string }>(
+      `select n.name from platform.node n join platform.server_token t on t.server = 'node_' || n.id
+       where t.other_behind_since is not null order by n.id`,
+    )
+  ).rows.map(({ name }) => name);
+
 /** Compares the tokens of the home with those of its nodes that answer, and stores who is behind. */
 export async function compareTokens(home: pg.Client): Promise<void> {
   const [, ...nodes] = await readServers(home, '');
@@ -116,12 +125,8 @@ export async function requireCurrent(home: pg.Client, nodes: readonly Server[]):
   await compareTokens(home);
   const refusal = await refusalOf(home);
   if (refusal !== null) throw new Error(refusal);
-  const { rows } = await home.query<{ name: string }>(
-    `select n.name from platform.node n join platform.server_token t on t.server = 'node_' || n.id
-     where n.name = any ($1) and t.other_behind_since is not null`,
-    [nodes.map(({ name }) => name)],
-  );
-  const [node] = rows;
+  const behind = await nodesBehind(home);
+  const node = nodes.find(({ name }) => behind.includes(name));
   if (node)
     throw new Error(
       `The node ${node.name} is older than the home remembers it: it was restored to an earlier moment, or a copy of it ` +
@@ -136,10 +141,7 @@ export async function adoptAsSuccessor(client: pg.Client, ownUrl: string): Promi
   if (nodes.length > 0) {
     // A school that is created before the directory is mended must not get the id of another one.
     const { maxId } = await compareServers(client, nodes);
-    await client.query(
-      "select setval('platform.tenant_id_seq', $1::bigint) from platform.tenant_id_seq where last_value < $1::bigint",
-      [maxId],
-    );
+    await raiseSchoolIds(client, maxId);
   }
   await client.query('select core.note_identity(false)');
   await client.query(
@@ -163,7 +165,7 @@ export async function adoptAsSuccessor(client: pg.Client, ownUrl: string): Promi
  * of other servers, runs no jobs, and creates and moves no school.
  */
 export async function adoptAsCopy(client: pg.Client): Promise<void> {
-  // First: nobody else remembers this database after the rest.
+  // First, because only the tokens, which are deleted below, would keep an unfinished copy from running jobs.
   await client.query('select core.note_identity(true)');
   const { rows: subscriptions } = await client.query<{ name: string }>(
     `select subname as name from pg_subscription

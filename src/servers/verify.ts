@@ -6,7 +6,7 @@ import { type Comparison, compareServers } from './claims.ts';
 import { copyState, slotState, subscriptionState } from './replication/copy-state.ts';
 import { homeSubscription, nodeSubscription } from './replication/names.ts';
 import { homeName, type Server } from './servers.ts';
-import { compareTokens, refusalOf } from './tokens.ts';
+import { compareTokens, nodesBehind, refusalOf } from './tokens.ts';
 
 /** Something that is wrong between servers. */
 export interface ServerFinding {
@@ -129,17 +129,16 @@ async function verifyNode(home: pg.Client, server: Server): Promise<ServerFindin
 async function verifyTokens(home: pg.Client): Promise<ServerFinding[]> {
   await compareTokens(home);
   const refusal = await refusalOf(home);
-  const { rows } = await home.query<{ name: string }>(
-    `select n.name from platform.node n join platform.server_token t on t.server = 'node_' || n.id
-     where t.other_behind_since is not null order by n.id`,
-  );
   return [
     ...(refusal === null ? [] : [{ server: homeName, text: refusal }]),
-    ...rows.map(({ name }) => ({ server: name, text: `${name} is older than the home remembers it.` })),
+    ...(await nodesBehind(home)).map((name) => ({
+      server: name,
+      text: `${name} is older than the home remembers it.`,
+    })),
   ];
 }
 
-/** Compares directory, claims, schemas, subscriptions and copied rows of all servers. Changes nothing. */
+/** Compares directory, claims, schemas, subscriptions and copied rows of all servers. Stores only which of them are behind. */
 export async function verifyServers(home: pg.Client, nodes: readonly Server[]): Promise<Verification> {
   const comparison = await compareServers(home, nodes);
   const findings = await verifyTokens(home);

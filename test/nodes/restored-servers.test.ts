@@ -222,22 +222,12 @@ test('a copy of the home beside it is noticed on both, and as a copy it takes no
   expect((await commandAt(home, 'doctor', '--server', '--offline')).stdout).toMatch(
     /The subscription school_node_\d copies nothing: .* or another database uses it/,
   );
-  const acknowledged = await moveRefused(home, school);
-  expect(acknowledged).toContain('restored to an earlier moment');
+  expect(await moveRefused(home, school)).toContain('restored to an earlier moment');
 
   // The worker of the copy would send emails again. It does not start, and the copy creates no school.
-  const created = await commandAt(
-    copy,
-    'tenant',
-    'create',
-    'on-the-copy',
-    '--name',
-    'Copy',
-    '--plan',
-    '3',
-    '--contact-email',
-    'a@b.example',
-  );
+  const fields = ['--name', 'Copy', '--plan', '3', '--contact-email', 'a@b.example'];
+  const createOnCopy = () => commandAt(copy, 'tenant', 'create', 'on-the-copy', ...fields);
+  const created = await createOnCopy();
   expect(created).toMatchObject({ code: 1 });
   const worker = startProgram('src/main.ts', ['--only', 'worker'], { DATABASE_URL: copy });
   await until(() => worker.output().includes('The worker of home does not run') || undefined);
@@ -247,18 +237,7 @@ test('a copy of the home beside it is noticed on both, and as a copy it takes no
   await run(copy, 'database', 'adopt', '--as', 'copy', '--yes');
   expect(await rows(copy, "select from pg_subscription where subname ~ '^school_'")).toEqual([]);
   await until(async () => (await hasTaken(home)) === 'copying' || undefined);
-  const refused = await commandAt(
-    copy,
-    'tenant',
-    'create',
-    'on-the-copy',
-    '--name',
-    'Copy',
-    '--plan',
-    '3',
-    '--contact-email',
-    'a@b.example',
-  );
+  const refused = await createOnCopy();
   expect(refused.stderr).toContain('is a copy');
   // The home goes on, and gets what the copy has read.
   await check(home);

@@ -207,7 +207,7 @@ describe('school sql --write', () => {
     expect((await small.admin.get<unknown[]>('/api/students')).data).toEqual([]);
   });
 
-  test('is named in the audit log as the command line, whatever the statements set', async () => {
+  test('is named in the audit log as the command line, also if the statements set another name', async () => {
     const before = await entries('tenant.sql_commit');
     await write(
       `select set_config('app.actor_email', 'ada@example.org', false) || set_config('app.user_id', '1', false)
