@@ -225,7 +225,8 @@ grant execute on function
   core.queue(),
   core.readiness(),
   core.tenant_lock_key(bigint),
-  core.unknown_lock(text)
+  core.unknown_lock(text),
+  core.unlock_jobs(text, bigint[])
 to school_worker;
 grant select on core.job_type to school_worker;
 do $$

@@ -6,16 +6,10 @@ import { traceIdOf, validTraceparent } from '../src/domain/tracing.ts';
 import type { TaskContext } from './task-context.ts';
 import { loadJobs } from './jobs.ts';
 import { queuePool } from './queue-pool.ts';
+import { ownLock, unlockAbandonedJobs } from './unlock-jobs.ts';
 
 /** The advisory lock that all running workers share; /api/health/ready checks whether somebody holds it. */
 const workersLock = [7312, 1];
-/**
- * First half of the advisory lock of each worker; the second half is the hash of its name. A worker without it has
- * crashed.
- */
-const ownLock = 7315;
-/** A worker counts as crashed after this many checks in a row without its lock; it needs some time to reconnect. */
-const maxMissedChecks = 3;
 
 /** The flag of jobs that are slow (core.job_type). They may take half of the slots of a worker. */
 const slowFlag = 'slow';
@@ -30,7 +24,7 @@ export interface Worker {
 /**
  * Starts a worker that runs at most `concurrency` jobs at a time.
  * @param events  receives the events of graphile-worker
- * @param crashCheckMs  interval of the check for crashed workers
+ * @param crashCheckMs  interval of the check for jobs that no worker runs
  * @param canPrepare  whether the statements of graphile-worker may have names
  */
 export async function startWorker(
@@ -46,6 +40,7 @@ export async function startWorker(
   const context: TaskContext = { ...dependencies, stopping: stopping.signal };
   const { pool, sessionPool, logger } = context;
   const { tasks, crontab } = await loadJobs(pool);
+  const running = new Set<string>();
   let runningSlowJobs = 0;
   let lockedBy = '';
   events.on('pool:create', ({ workerPool }) => (lockedBy = workerPool.id));
@@ -61,6 +56,7 @@ export async function startWorker(
           const start = performance.now();
           const slots = helpers.job.flags?.[slowFlag] ? 1 : 0;
           runningSlowJobs += slots;
+          running.add(helpers.job.id);
           const { traceparent, tenant_id: school } = (payload ?? {}) as { traceparent?: unknown; tenant_id?: number };
           const request = validTraceparent(traceparent);
           const span = context.tracing?.start(`job ${name}`, 'CONSUMER', request, {
@@ -76,6 +72,7 @@ export async function startWorker(
             throw error;
           } finally {
             runningSlowJobs -= slots;
+            running.delete(helpers.job.id);
             span?.end(failure);
           }
           logger.info({
@@ -104,7 +101,7 @@ export async function startWorker(
     await runner.stop().catch(() => undefined);
     throw error;
   });
-  const stopChecking = releaseJobsOfDeadWorkers(pool, logger, crashCheckMs);
+  const stopChecking = unlockAbandonedJobs(pool, logger, { name: lockedBy, running }, crashCheckMs);
   return {
     isAlive: () => isAlive,
     async stop() {
@@ -130,46 +127,6 @@ async function waitForUnlockedJobs(pool: pg.Pool, lockedBy: string): Promise<voi
     if (!rowCount) return;
     await sleep(20);
   }
-}
-
-/**
- * Unlocks the jobs of crashed workers after about 15 seconds. graphile-worker itself waits for four hours.
- * @returns a function that stops the checks
- */
-function releaseJobsOfDeadWorkers(
-  pool: pg.Pool,
-  logger: TaskContext['logger'],
-  crashCheckMs: number,
-): () => Promise<void> {
-  /** How many checks in a row each worker was without its lock. */
-  const missedChecks = new Map<string, number>();
-  const check = async () => {
-    const { rows } = await pool.query<{ name: string }>(
-      `select distinct j.locked_by as name from core.jobs() j
-       -- core.move_jobs_hold keeps the jobs of a school that moves, without a worker.
-       where j.locked_by <> 'school move' and not exists (
-         select from pg_locks l
-         where l.locktype = 'advisory' and l.database = (select oid from pg_database where datname = current_database())
-           and l.classid = $1 and l.objid = (hashtext(j.locked_by)::bigint & 4294967295)::oid
-           and l.objsubid = 2 and l.granted)`,
-      [ownLock],
-    );
-    const missing = new Set(rows.map(({ name }) => name));
-    for (const name of missedChecks.keys()) if (!missing.has(name)) missedChecks.delete(name);
-    for (const name of missing) missedChecks.set(name, (missedChecks.get(name) ?? 0) + 1);
-    const dead = [...missedChecks].filter(([, missed]) => missed >= maxMissedChecks).map(([name]) => name);
-    if (dead.length === 0) return;
-    await pool.query('select graphile_worker.force_unlock_workers($1)', [dead]);
-    logger.warn({ worker: 'Unlocked the jobs of crashed workers.', workers: dead.length });
-  };
-  let checking = Promise.resolve();
-  const timer = setInterval(() => {
-    checking = checking.then(check).catch(() => missedChecks.clear());
-  }, crashCheckMs);
-  return async () => {
-    clearInterval(timer);
-    await checking;
-  };
 }
 
 /**

@@ -2,7 +2,7 @@
 -- The forwarder (db/forwarder) calls these functions on the home and on the nodes, as the role school_api.
 
 select core.define_job('check_nodes', '{node_reachability}',
-  p_schedule => '* * * * * ?max=1&jobKey=check_nodes&jobKeyMode=replace');
+  p_schedule => '* * * * * ?max=3&jobKey=check_nodes&jobKeyMode=replace');
 
 create function core.this_node() returns platform.node
   language sql stable security definer set search_path = pg_catalog, pg_temp

@@ -2,7 +2,7 @@
 -- time of a new school. See docs/decisions/0058-ready-schools.md. core.ready_school_drop is in tenant.sql.
 
 select core.define_job('ready_schools', '{ready_schools_step}',
-  p_schedule => '* * * * * ?max=1&jobKey=ready_schools&jobKeyMode=replace');
+  p_schedule => '* * * * * ?max=3&jobKey=ready_schools&jobKeyMode=replace');
 
 create function core.is_ready(p_school platform.ready_school, p_version integer) returns boolean language sql stable
   return p_school.schema_version = p_version

@@ -70,6 +70,30 @@ begin
 end $$;
 comment on function core.delete_job is 'Deletes a job of this task, though it runs. Returns whether it existed.';
 
+create function core.unlock_jobs(p_worker text, p_ids bigint[] default null) returns void
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  -- graphile_worker.add_job with the key of a running job takes the key and the attempts from it, because the new job
+  -- replaces it. No other statement changes a running job.
+  delete from graphile_worker._private_jobs
+    where locked_by = p_worker and (p_ids is null or id = any (p_ids))
+      and key is null and attempts >= max_attempts and updated_at > locked_at;
+  update graphile_worker._private_job_queues q
+    set locked_at = null, locked_by = null
+    where q.locked_by = p_worker and (p_ids is null or exists (
+      select from graphile_worker._private_jobs j where j.job_queue_id = q.id and j.id = any (p_ids)));
+  update graphile_worker._private_jobs
+    set
+      locked_at = null,
+      locked_by = null,
+      -- A worker that never got the job has not attempted it.
+      attempts = case when p_ids is null then attempts else greatest(attempts - 1, 0) end
+    where locked_by = p_worker and (p_ids is null or id = any (p_ids));
+end $$;
+comment on function core.unlock_jobs is
+  'Gives jobs of a worker back: those that a living worker has locked and does not run (p_ids), or all of a crashed '
+  'one (null). Jobs that another job has replaced meanwhile are deleted.';
+
 create function core.move_jobs_hold(p_tenant_id bigint, out held integer, out running integer)
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin

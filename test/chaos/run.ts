@@ -130,9 +130,9 @@ async function runClient(world: World, n: Random, stepsOfPhase: number, phase: n
 async function unfinishedJobs(owner: pg.Client): Promise<string[]> {
   const end = performance.now() + queueTimeoutMs;
   for (;;) {
-    const { rows } = await owner.query<{ task: string; attempts: number; last_error: string | null }>(
-      `select task_identifier as task, attempts, left(last_error, 200) as last_error
-       from graphile_worker.jobs
+    const { rows } = await owner.query<object>(
+      `select task, state, attempts, max_attempts, left(last_error, 200) as last_error, run_at, locked_at, locked_by
+       from core.jobs()
        where run_at < now() + interval '30 seconds' or attempts >= max_attempts`,
     );
     if (rows.length === 0) return [];

@@ -59,7 +59,7 @@ const granted: Record<string, string[]> = {
   ],
   school_analyst: ['analytics_jobs'],
   // And what the jobs call, see below.
-  school_worker: ['job_give_up', 'jobs', 'tenant_lock_key'],
+  school_worker: ['job_give_up', 'jobs', 'tenant_lock_key', 'unlock_jobs'],
   school_tenant: [
     'class_staff',
     'is_impersonation_allowed',

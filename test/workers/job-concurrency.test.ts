@@ -143,6 +143,60 @@ describe('the queue', () => {
     expect(sent).toEqual([slow, orphan]);
   });
 
+  test('gives back a job whose lock was stored but whose worker never got the answer, with all its attempts', async () => {
+    const sent: string[] = [];
+    let release: () => void = () => undefined;
+    const mayEnd = new Promise<void>((done) => (release = done));
+    const [slow = '', lost = ''] = await invite(2);
+    const lostJob = 'id = (select max(id) from graphile_worker._private_jobs)';
+    await database.query(`update graphile_worker._private_jobs set run_at = now() + interval '1 day' where ${lostJob}`);
+    const running = await worker(
+      async (email) => {
+        sent.push(email.to.address);
+        if (email.to.address === slow) await mayEnd;
+      },
+      2,
+      50,
+    );
+    await until(() => sent.length === 1 || undefined);
+    await database.query(
+      `update graphile_worker._private_jobs set run_at = now(), attempts = max_attempts, locked_at = now(),
+         locked_by = (select locked_by from graphile_worker._private_jobs where locked_by is not null)
+       where ${lostJob}`,
+    );
+    await until(() => sent.length === 2 || undefined);
+    // Time for many checks of the running job.
+    await sleep(500);
+    expect(sent).toEqual([slow, lost]);
+    release();
+    await emptyQueue();
+    await running.stop();
+    expect(sent).toEqual([slow, lost]);
+  });
+
+  test('deletes the job of a crashed worker that another job has replaced, instead of listing it as failed', async () => {
+    const add = () =>
+      database.query(
+        "select from graphile_worker.add_job('daily_school', '{}', job_key => 'a key', run_at => '2100-01-01')",
+      );
+    await add();
+    await database.query(
+      "update graphile_worker._private_jobs set attempts = 1, locked_at = now(), locked_by = 'gone'",
+    );
+    await add();
+    await database.query("select from graphile_worker.add_job('daily_school', '{}', run_at => '2100-01-02')");
+    await database.query(
+      "update graphile_worker._private_jobs set attempts = max_attempts, locked_at = now(), locked_by = 'gone' where run_at = '2100-01-02'",
+    );
+    await database.query("select core.unlock_jobs('gone')");
+    expect(
+      await database.query('select run_at::date::text as day, key, state from core.jobs() order by run_at'),
+    ).toEqual([
+      { day: '2100-01-01', key: 'a key', state: 'waiting' },
+      { day: '2100-01-02', key: null, state: 'failed' },
+    ]);
+  });
+
   test('has one job for the remaining deliveries, which replaces the running job', async () => {
     const add = async () =>
       (
