@@ -3,6 +3,7 @@ import './process/thread-pool-size.ts';
 import { join } from 'node:path';
 import { Command, Option } from 'commander';
 import { passwords } from './domain/passwords.ts';
+import { announce, print } from './process/announce.ts';
 import {
   checkMigrated,
   checkReachable,
@@ -22,8 +23,6 @@ import { withOwner } from './database/pool/pool.ts';
 import { reasonOf } from './domain/reason.ts';
 import { serversOfCommand } from './servers/servers.ts';
 import { type Part, startService } from './process/service.ts';
-
-const print = (text = '') => process.stdout.write(`${text}\n`);
 
 /** Runs in reverse order when the service stops. */
 const cleanups: (() => Promise<void>)[] = [];
@@ -51,7 +50,7 @@ async function openDatabase(config: Config): Promise<{ ownerUrl: string; locatio
   await closeOnStop(lockDataDir(config.DATA_DIR), (release) => release());
   const server = await closeOnStop(startEmbedded(config.DATA_DIR), (embedded) => embedded.stop());
   const notice = olderDataNotice(server, config.DATA_DIR);
-  if (notice) print(notice);
+  if (notice) announce(notice);
   await ensureDatabase(server, databaseName);
   return { ownerUrl: server.url(databaseName), location: server.cluster };
 }
@@ -63,9 +62,9 @@ async function openDatabase(config: Config): Promise<{ ownerUrl: string; locatio
  */
 async function migrateAll(ownerUrl: string, dataDir: string | undefined): Promise<TenantResult[]> {
   const servers = await serversOfCommand(ownerUrl);
-  const migrateOne = ({ url }: { url: string }) => migrate({ ownerUrl: url, dataDir, onWait: print });
+  const migrateOne = ({ url }: { url: string }) => migrate({ ownerUrl: url, dataDir, onWait: announce });
   if (servers.length === 1) return (await migrateOne(servers[0])).failed;
-  const { ofNodes, ofHome, behind } = await migrateServers(servers, migrateOne, { say: print });
+  const { ofNodes, ofHome, behind } = await migrateServers(servers, migrateOne, { say: announce });
   if (!ofHome) {
     await checkVersion(ownerUrl, dataDir);
     if (!(await withOwner(ownerUrl, isServed)))
@@ -76,7 +75,7 @@ async function migrateAll(ownerUrl: string, dataDir: string | undefined): Promis
   }
   const results = [...ofNodes.flatMap(({ result }) => result ?? []), ...(ofHome ? [ofHome] : [])];
   if (results.some(({ functions }) => functions === 'installed'))
-    print('Update each forwarder: school forwarder create');
+    announce('Update each forwarder: school forwarder create');
   return results.flatMap(({ failed }) => failed);
 }
 
@@ -86,7 +85,7 @@ async function prepare(config: Config, ownerUrl: string): Promise<DemoLogin[]> {
   if (config.migrateOnStart) {
     const failed = await migrateAll(ownerUrl, dataDir);
     for (const { tenant, error } of failed)
-      print(`School ${tenant} could not be migrated. Its requests get 503. Cause: ${error ?? ''}`);
+      announce(`School ${tenant} could not be migrated. Its requests get 503. Cause: ${error ?? ''}`);
   } else {
     await checkVersion(ownerUrl, dataDir);
     await checkMigrated(ownerUrl);
@@ -111,27 +110,27 @@ async function prepare(config: Config, ownerUrl: string): Promise<DemoLogin[]> {
   });
 }
 
+/** Where emails go without SMTP_URL. */
+const outboxOf = (config: Config) => join(config.DATA_DIR, 'outbox');
+
 interface StartSummary {
+  ready: string;
   url: string;
   metricsUrl: string | undefined;
   location: string;
   demoLogins: DemoLogin[];
-  /** How long the start took. */
-  seconds: string;
 }
 
-function printBanner(config: Config, { url, metricsUrl, location, demoLogins, seconds }: StartSummary): void {
-  const { port } = new URL(url);
+function printBanner(config: Config, { ready, url, metricsUrl, location, demoLogins }: StartSummary): void {
   print();
-  print(`School management service, ready in ${seconds} s`);
-  if (config.PORT === undefined && port !== '3000') print(`Port 3000 is in use. Using port ${port} instead.`);
+  print(ready);
   print(`  API       ${url}/api`);
   print(`  Docs      ${url}/api/docs/`);
   print(`  Console   ${url}/console/`);
   print(`  Health    ${url}/api/health/ready`);
   if (metricsUrl) print(`  Metrics   ${metricsUrl}`);
   print(`  Data      ${location}`);
-  if (!config.SMTP_URL) print(`  Email     ${join(config.DATA_DIR, 'outbox')} (.eml files; set SMTP_URL to send)`);
+  if (!config.SMTP_URL) print(`  Email     ${outboxOf(config)} (.eml files; set SMTP_URL to send)`);
   if (demoLogins.length > 0) {
     print();
     print(`Demo school "${demo.subdomain}", password ${demo.password}`);
@@ -160,8 +159,20 @@ async function start(parts: readonly Part[]): Promise<void> {
   const demoLogins = await prepare(config, ownerUrl);
   const { url, metricsUrl } = await closeOnStop(startService(config, ownerUrl, parts), (running) => running.close());
   const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
-  if (url) printBanner(config, { url, metricsUrl, location, demoLogins, seconds });
-  else print(`Worker ready.${metricsUrl ? ` Metrics at ${metricsUrl} .` : ''} Stop with Ctrl-C.`);
+  const ready = `${url ? 'School management service' : 'Worker'} ready in ${seconds} s`;
+  if (url && config.PORT === undefined && new URL(url).port !== '3000')
+    announce(`Port 3000 is in use. Using port ${new URL(url).port} instead.`);
+  const facts = {
+    api: url && `${url}/api`,
+    metrics: metricsUrl,
+    data: location,
+    outbox: config.SMTP_URL ? undefined : outboxOf(config),
+    demo: demoLogins.length > 0 ? { ...demo, logins: demoLogins } : undefined,
+  };
+  announce(ready, facts, () => {
+    if (url) printBanner(config, { ready, url, metricsUrl, location, demoLogins });
+    else print(`${ready}.${metricsUrl ? ` Metrics at ${metricsUrl} .` : ''} Stop with Ctrl-C.`);
+  });
 }
 
 const { only } = new Command('school-management-service')
@@ -180,10 +191,10 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) {
     // On Ctrl-C the terminal signals npm and this process, and npm forwards its signal: ignore the second one.
     if (isStopping) return;
     isStopping = true;
-    print(process.stdout.isTTY ? '\nStopping ...' : 'Stopping ...');
+    announce('Stopping ...', {}, () => print('\nStopping ...'));
     stop().then(
       () => {
-        print('Stopped.');
+        announce('Stopped.');
         process.exit(0);
       },
       (error: unknown) => {

@@ -348,6 +348,9 @@ begin
     end if;
   end if;
   perform
+    -- For pg_stat_activity and the lines of the log of Postgres. The first word is the name that the process has set.
+    set_config('application_name', concat_ws(' ',
+      split_part(current_setting('application_name'), ' ', 1), p_operation, 'tenant_' || v_admitted.tenant_id), true),
     set_config('timezone', 'UTC', true),
     set_config('role', case when v_admitted.tenant_id is null then 'school_platform' else 'school_tenant' end, true),
     case when not v_admitted.writes then set_config('transaction_read_only', 'on', true) end;

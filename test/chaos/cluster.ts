@@ -2,7 +2,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { crashingServer } from '../support/server/own-server.ts';
-import { type Program, startProgram } from '../support/server/processes.ts';
+import { type Program, ready, startProgram } from '../support/server/processes.ts';
 import { breakableProxy } from './proxy.ts';
 import { pick, type Random } from './random.ts';
 
@@ -106,9 +106,8 @@ export async function startCluster({ apis = 2, workers = 2 } = {}): Promise<Clus
   async function startPart(part: Member['part'], isFirst = false): Promise<Pick<Member, 'program' | 'url'>> {
     for (let attempt = 1; ; attempt++) {
       const program = startProgram('src/main.ts', ['--only', part], env(isFirst));
-      const ready = part === 'api' ? /API +(http:\S+)\/api/ : /Worker ready/;
       try {
-        return { program, url: (await program.prints(ready))[1] ?? '' };
+        return { program, url: (await ready(program)).url };
       } catch (error) {
         if (attempt === 5) throw error;
         await pause(300);

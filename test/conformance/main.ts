@@ -4,7 +4,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { freePort, startProgram } from '../support/server/processes.ts';
+import { freePort, ready, startProgram } from '../support/server/processes.ts';
 import { startRun } from '../support/server/run.ts';
 import { prepareRequests } from './demo-school.ts';
 import { exceptions, notCalled, withoutPrism } from './exceptions.ts';
@@ -171,7 +171,7 @@ const cleanups = [
 ];
 try {
   const url = `http://127.0.0.1:${String(port)}`;
-  await service.prints(/Stop with Ctrl-C/);
+  await ready(service);
   const document = (await (await fetch(`${url}/api/openapi.json`)).json()) as OpenApi;
   await writeFile(file('openapi.json'), JSON.stringify(document));
   await run(

@@ -11,7 +11,7 @@ import { demo } from '../../src/process/demo.ts';
 import { until } from '../support/client/until.ts';
 import { takeBaseBackup } from '../support/server/base-backup.ts';
 import { ownFolder } from '../support/server/own-server.ts';
-import { runProgram, startProgram } from '../support/server/processes.ts';
+import { ready, runProgram, startProgram } from '../support/server/processes.ts';
 import { startRun } from '../support/server/run.ts';
 
 const clients = 4;
@@ -113,7 +113,7 @@ async function failOver(): Promise<string> {
   const limits = { RATE_LIMIT_PER_MINUTE: '0', USER_RATE_LIMIT_PER_MINUTE: '0', SCHOOL_RATE_LIMIT_PER_MINUTE: '0' };
   const env = { DATABASE_URL: address.url, DATA_DIR: join(folder, 'data'), PORT: '0', LOG_LEVEL: 'silent', ...limits };
   const service = startProgram('src/main.ts', [], env);
-  const url = (await service.prints(/API +(http:\S+)\/api/))[1] ?? '';
+  const { url } = await ready(service);
   const replica = await startReplica(primary, join(folder, 'replica'));
 
   const writes = startWrites(url, await logIn(url));

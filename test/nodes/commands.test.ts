@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from '@jest/globals';
 import { until } from '../support/client/until.ts';
-import { type Program, startProgram } from '../support/server/processes.ts';
+import { type Program, ready, startProgram } from '../support/server/processes.ts';
 import { type School, serviceOfFile } from '../support/server/service.ts';
 import { schoolOn, type ServerName } from './schools.ts';
 import { servers, startServer, stopServer } from './servers.ts';
@@ -325,7 +325,7 @@ describe('a start at home with MIGRATE_ON_START', () => {
     await outdate('home', atHome);
     await Promise.all((['home', 'node-1', 'node-2'] as const).map(age));
     const started = start();
-    await started.prints(/Update each forwarder: school forwarder create[^]*Worker ready/);
+    await started.prints(/Update each forwarder: school forwarder create[^]*Worker ready in/);
     expect([await versionOf('node-1', east), await versionOf('home', atHome)]).toEqual([current, current]);
     await stop(started);
   });
@@ -333,7 +333,7 @@ describe('a start at home with MIGRATE_ON_START', () => {
   test('starts while a node is down, unless the home needs a migration, which comes after that of the node', async () => {
     await withoutSecondNode(async () => {
       const started = start();
-      await started.prints(/node-2: FAILED[^]*Worker ready/);
+      await started.prints(/node-2: FAILED[^]*Worker ready in/);
       await stop(started);
       const [before] = await rows<{ fingerprint: string }>('home', 'select fingerprint from platform.installation');
       await age('home');
@@ -364,7 +364,7 @@ test('one worker process serves the home and all nodes, also one that was down w
       DEMO: 'false',
       WORKER_CONCURRENCY: '1',
     });
-    await worker.prints(/Worker ready/);
+    await ready(worker);
     await until(async () => (await workers('node-1')) === before['node-1'] + 1 || undefined);
     expect(await workers('home')).toBe(before.home + 1);
   } finally {

@@ -104,7 +104,7 @@ const isBlocked = (place: Place) =>
       place,
       `select from pg_stat_activity
        where datname = current_database() and wait_event_type = 'Lock'
-         and application_name in ('school_owner', 'school_forwarder')`,
+         and application_name similar to 'school_(owner|forwarder)%'`,
     );
     return waiting.length > 0 || undefined;
   });
@@ -116,7 +116,7 @@ const isOver = (place: Place) =>
       place,
       `select from pg_stat_activity
        where datname = current_database() and state <> 'idle'
-         and application_name in ('school_owner', 'school_forwarder', 'school_api')`,
+         and application_name similar to 'school_(owner|forwarder|api)%'`,
     ).catch(() => [{}]);
     return running.length === 0 || undefined;
   });

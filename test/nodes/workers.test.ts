@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, test } from '@jest/globals';
 import { addNode } from '../../src/servers/nodes/join.ts';
 import { until } from '../support/client/until.ts';
-import { type Program, startProgram } from '../support/server/processes.ts';
+import { type Program, ready, startProgram } from '../support/server/processes.ts';
 import {
   createServer,
   removeServer,
@@ -97,7 +97,7 @@ describe.each(outages)('a worker stops', (name, begin, end) => {
 
   test(`while the home is ${name}`, async () => {
     const worker = startWorker('home,nowhere');
-    await worker.prints(/Worker ready/);
+    await ready(worker);
     await stopDuringOutage(worker, homeServer);
   });
 

@@ -1,5 +1,4 @@
-import { spawn, spawnSync } from 'node:child_process';
-import { once } from 'node:events';
+import { spawnSync } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import pg from 'pg';
 import { runProgram } from '../support/server/processes.ts';
 import { serviceWithSchool } from '../support/server/service.ts';
+import { atTerminal, hasTerminals } from '../support/server/terminal.ts';
 
 const { service, school } = await serviceWithSchool();
 const other = await service.school();
@@ -331,30 +331,9 @@ describe('a school that is not in service', () => {
   });
 });
 
-const hasTerminals = String(spawnSync('script', ['--version']).stdout).includes('util-linux');
 (hasTerminals ? describe : describe.skip)('on a terminal', () => {
-  const main = join(import.meta.dirname, '../../src/cli/main.ts');
-
-  /** Types each line once the terminal shows the text before it. */
-  async function type(args: string, ...typed: [after: string, line: string][]) {
-    const command = `'${process.execPath}' '${main}' sql ${school.subdomain} ${args}`;
-    const terminal = spawn('script', ['-qefc', command, '/dev/null'], {
-      env: { PATH: process.env['PATH'] ?? '', ENV_FILE: '', TERM: 'dumb', ...env() },
-    });
-    let shown = '';
-    let from = 0;
-    terminal.stdout.setEncoding('utf8').on('data', (text: string) => {
-      shown += text;
-      const [next] = typed;
-      const position = next ? shown.indexOf(next[0], from) : -1;
-      if (!next || position < 0) return;
-      from = position + next[0].length;
-      typed.shift();
-      terminal.stdin.write(`${next[1]}\n`);
-    });
-    const [code] = (await once(terminal, 'close')) as [number | null];
-    return { code, shown };
-  }
+  const type = (args: string, ...typed: [after: string, line: string][]) =>
+    atTerminal(`src/cli/main.ts sql ${school.subdomain} ${args}`, env(), ...typed);
 
   test('runs each statement when its semicolon is typed, and goes on after an error', async () => {
     const { code, shown } = await type(

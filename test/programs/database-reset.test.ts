@@ -2,7 +2,7 @@ import { lstat, mkdtemp, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, describe, expect, test } from '@jest/globals';
-import { type Program, runProgram, startProgram } from '../support/server/processes.ts';
+import { type Program, ready, runProgram, startProgram } from '../support/server/processes.ts';
 
 const { client } = shared;
 
@@ -30,8 +30,7 @@ async function visit(): Promise<{ printed: string; schools: number }> {
     ...{ DATA_DIR, PORT: '0', LOG_LEVEL: 'error', DEMO: 'false' },
     ...{ PLATFORM_ADMIN_EMAIL: operator.email, PLATFORM_ADMIN_PASSWORD: operator.password },
   });
-  const { input } = await program.prints(/Stop with Ctrl-C\.\n/);
-  const url = /API +(http:\S+)\/api\n/.exec(input)?.[1] ?? '';
+  const { url, printed } = await ready(program);
   const as = await (await client(url)).login({ is_platform: true, ...operator });
   const schools = (await as.get('/api/platform/tenants')).pagination.totalItems;
   const name = `school-${schools + 1}`;
@@ -40,7 +39,7 @@ async function visit(): Promise<{ printed: string; schools: number }> {
     { name, subdomain: name, contact_email: `admin@${name}.example`, plan_id: 3, admin_password: 'test-password' },
     201,
   );
-  return { printed: input, schools };
+  return { printed, schools };
 }
 
 async function leave(): Promise<void> {
@@ -103,8 +102,8 @@ describe('after the data directory is deleted', () => {
   test('the data are gone; data behind a link are found, and the next start reports them once', async () => {
     const isLink = (await lstat(join(DATA_DIR, 'postgres'))).isSymbolicLink();
     const notice = new RegExp(
-      `^Found a database ${begun} in ${cluster}\\. ` +
-        `To start with a new database, stop the service and run: DATA_DIR=${DATA_DIR} npm run school -- database reset$`,
+      `(?:^|")Found a database ${begun} in ${cluster}\\. ` +
+        `To start with a new database, stop the service and run: DATA_DIR=${DATA_DIR} npm run school -- database reset(?:"\\}|$)`,
       'm',
     );
     await rm(DATA_DIR, { recursive: true });

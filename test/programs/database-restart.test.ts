@@ -6,7 +6,7 @@ import { type EmbeddedServer, startEmbedded } from '../../src/database/embedded.
 import { withOwner } from '../../src/database/pool/pool.ts';
 import type { Client } from '../support/client/client.ts';
 import { copyMigratedCluster } from '../support/server/own-server.ts';
-import { freePort, type Program, startProgram } from '../support/server/processes.ts';
+import { freePort, type Program, ready, startProgram } from '../support/server/processes.ts';
 
 const { client } = shared;
 
@@ -44,7 +44,7 @@ beforeAll(async () => {
     },
     ...{ PLATFORM_ADMIN_EMAIL: 'op@test.example', PLATFORM_ADMIN_PASSWORD: 'test-password' },
   });
-  url = (await program.prints(/API +(http:\S+)\/api/))[1] ?? '';
+  ({ url } = await ready(program));
   const anonymous = await client(url);
   const operator = await anonymous.login({ is_platform: true, email: 'op@test.example', password: 'test-password' });
   await operator.post(

@@ -6,7 +6,7 @@ import { afterAll, expect, test } from '@jest/globals';
 import { generateApiKey } from '../../src/http/credentials/api-keys.ts';
 import { send } from '../support/client/wire.ts';
 import { until } from '../support/client/until.ts';
-import { startProgram } from '../support/server/processes.ts';
+import { ready, startProgram } from '../support/server/processes.ts';
 import { serviceWithSchool, testJwtSecret, unique } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool();
@@ -26,7 +26,7 @@ afterAll(async () => {
   await program.ended;
   await rm(dataDir, { recursive: true, force: true });
 });
-const [, url = ''] = await program.prints(/API +(http:\S+)\/api\n/);
+const { url } = await ready(program);
 
 const spanId = '12'.repeat(8);
 const newTrace = () => randomBytes(16).toString('hex');

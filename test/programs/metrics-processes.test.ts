@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, expect, test } from '@jest/globals';
 import { type Sample, scrape, value } from '../support/client/metrics.ts';
 import { testDatabase } from '../support/server/database.ts';
-import { runProgram, startProgram } from '../support/server/processes.ts';
+import { ready, runProgram, startProgram } from '../support/server/processes.ts';
 
 const database = await testDatabase();
 const dataDir = await mkdtemp(join(tmpdir(), 'school-metrics-'));
@@ -27,9 +27,7 @@ test('the API and the worker serve separate metrics; a port in use is reported i
   const worker = startProgram('src/main.ts', ['--only', 'worker'], env);
   try {
     const [ofApi = [], ofWorker = []] = await Promise.all(
-      [api.prints(/Metrics +(http:\S+\/metrics)\n/), worker.prints(/Metrics at (http:\S+\/metrics) /)].map(
-        async (found) => scrape((await found)[1] ?? ''),
-      ),
+      [api, worker].map(async (program) => scrape((await ready(program)).metrics ?? '')),
     );
     const pools = (samples: Sample[]) =>
       samples.flatMap(({ name, labels }) => (name === 'school_database_connections_max' ? [labels['pool']] : []));

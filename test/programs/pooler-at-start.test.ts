@@ -4,7 +4,7 @@ import { delimiter, join } from 'node:path';
 import { expect, test } from '@jest/globals';
 import { testDatabase } from '../support/server/database.ts';
 import { ownFolder } from '../support/server/own-server.ts';
-import { startProgram } from '../support/server/processes.ts';
+import { ready, startProgram } from '../support/server/processes.ts';
 import { until } from '../support/client/until.ts';
 
 const exists = (path: string) =>
@@ -69,7 +69,7 @@ const pooler = await findPooler();
       expect(stderr).toContain('max_prepared_statements = 500');
       expect(stderr).toContain('PREPARED_STATEMENTS=false');
       const served = start('false');
-      await served.prints(/ready in/);
+      await ready(served);
       served.kill('SIGTERM');
       await served.ended;
     } finally {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, expect, test } from '@jest/globals';
 import type { Client } from '../support/client/client.ts';
 import { testDatabase } from '../support/server/database.ts';
-import { startProgram } from '../support/server/processes.ts';
+import { ready, startProgram } from '../support/server/processes.ts';
 import { operatorEmail, testPassword } from '../support/server/service.ts';
 
 const { client } = shared;
@@ -46,7 +46,7 @@ afterAll(async () => {
   await database.drop();
   await rm(folder, { recursive: true, force: true });
 });
-const [, url = ''] = await program.prints(/API +(http:\S+)\/api[^]*Stop with Ctrl-C\.\n/);
+const { url } = await ready(program);
 const anonymous = await client(url);
 
 test('the log has one JSON line per request, with id, method, operation, tenant, status and duration, and no personal data', async () => {
@@ -121,7 +121,7 @@ test('the log has one JSON line per request, with id, method, operation, tenant,
     ]);
   }
   expect((await linesOf('log-in'))[0]).toMatchObject({ operation: 'auth_credentials', status: 200 });
-  const [, log = ''] = await program.prints(/Stop with Ctrl-C\.\n([^]*"request_id":"log-conflict".*)\n/);
+  const [, log = ''] = await program.prints(/ ready in .*\n([^]*"request_id":"log-conflict".*)\n/);
   expect(log).not.toMatch(/secretia|hush|@nosy|password":|eyJ|127\.0\.0\.1|argon2/i);
   expect(log.split('\n').filter((line) => !line.startsWith('{"level"'))).toEqual([]);
 });

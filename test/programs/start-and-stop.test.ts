@@ -7,7 +7,8 @@ import { afterEach, describe, expect, test } from '@jest/globals';
 import type { Client } from '../support/client/client.ts';
 import { serverUrl, testDatabase } from '../support/server/database.ts';
 import { copyMigratedCluster } from '../support/server/own-server.ts';
-import { type Program, runProgram, startProgram } from '../support/server/processes.ts';
+import { atTerminal, hasTerminals } from '../support/server/terminal.ts';
+import { type Program, type Ready, ready, runProgram, startProgram } from '../support/server/processes.ts';
 
 const { client, ConfigError, readConfig } = shared;
 
@@ -34,26 +35,19 @@ async function dataDirectory({ isMigrated = false } = {}): Promise<string> {
   return folder;
 }
 
-interface Started {
+interface Started extends Ready {
   program: Program;
-  url: string;
-  /** The output until it was ready. */
-  banner: string;
 }
 
 async function start(env: Record<string, string>, account: { uid?: number; gid?: number } = {}): Promise<Started> {
   const program = startProgram('src/main.ts', [], { PORT: '0', LOG_LEVEL: 'error', ...env }, account);
   programs.push(program);
-  const { input, index } = await program.prints(/Stop with Ctrl-C\.\n/);
-  const banner = input.slice(0, index);
-  return { program, banner, url: /API +(http:\S+)\/api\n/.exec(banner)?.[1] ?? '' };
+  return { program, ...(await ready(program)) };
 }
 
-/** Logs in with the values of the banner. */
-async function loginAsPrinted({ url, banner }: Started): Promise<Client> {
-  const [, subdomain, password] = /Demo school "(\w+)", password (\S+)/.exec(banner) ?? [];
-  const email = /Admin +(\S+)/.exec(banner)?.[1];
-  return (await client(url)).login({ subdomain, email, password });
+/** Logs in with the values that it printed. */
+async function loginAsPrinted({ url, demo }: Started): Promise<Client> {
+  return (await client(url)).login({ subdomain: demo?.subdomain, email: demo?.admin, password: demo?.password });
 }
 
 /** Whether a process is running. A zombie has an empty command line. */
@@ -74,6 +68,8 @@ const postgresOf = async (dataDir: string) =>
 const totalStudents = async (as: Client, search = '') =>
   (await as.get(`/api/students?search=${search}`)).pagination.totalItems;
 
+const stopped = /\{"level":"info","time":"[^"]+","message":"Stopping \.\.\."\}\n\{.*"message":"Stopped\."\}\n$/;
+
 describe('node src/main.ts', () => {
   test('starts a database with a demo school of 600 students, in which school doctor finds nothing, stops cleanly, and keeps its data, also after kill -9', async () => {
     const DATA_DIR = await dataDirectory();
@@ -92,20 +88,20 @@ describe('node src/main.ts', () => {
       await client(first.url)
     ).login({
       is_platform: true,
-      email: /Operator +(\S+)/.exec(first.banner)?.[1],
-      password: /password (\S+)/.exec(first.banner)?.[1],
+      email: first.demo?.operator,
+      password: first.demo?.password,
     });
     expect((await operator.get('/api/platform/tenants')).pagination.totalItems).toBe(1);
     await admin.post('/api/students', { first_name: 'Remember', last_name: 'Me' }, 201);
     const postgres = (await postgresOf(DATA_DIR)) ?? 0;
     expect(await isAlive(postgres)).toBe(true);
-    expect(/^ {2}Data +(.+)$/m.exec(first.banner)?.[1]).toBe(await realpath(join(DATA_DIR, 'postgres')));
+    expect(first.data).toBe(await realpath(join(DATA_DIR, 'postgres')));
     first.program.kill('SIGINT');
     expect(await first.program.ended).toMatchObject({
       code: 0,
       signal: null,
       stderr: '',
-      stdout: expect.stringMatching(/\nStopping \.\.\.\nStopped\.\n$/),
+      stdout: expect.stringMatching(stopped),
     });
     expect({ alive: await isAlive(postgres), left: await postgresOf(DATA_DIR) }).toEqual({
       alive: false,
@@ -156,7 +152,7 @@ describe('node src/main.ts', () => {
     const account: { uid?: number; gid?: number } = canRun ? nobody : {};
     if (canRun) await chown(DATA_DIR, nobody.uid, nobody.gid);
     const started = await start({ DATA_DIR, DEMO: 'false' }, account);
-    expect(started.banner).not.toContain('Demo school');
+    expect(started.demo).toBeUndefined();
     expect((await fetch(`${started.url}/api/health`)).status).toBe(200);
     expect((await stat(join(DATA_DIR, 'service.pid'))).uid).toBe(account.uid ?? process.getuid?.());
     started.program.kill('SIGINT');
@@ -223,7 +219,7 @@ describe('node src/main.ts', () => {
       expect(await program.ended).toMatchObject({
         code: 0,
         signal: null,
-        stdout: 'Stopping ...\nStopped.\n',
+        stdout: expect.stringMatching(new RegExp(`^${stopped.source}`)),
         stderr: '',
       });
       expect(await postgresOf(DATA_DIR)).toBeUndefined();
@@ -238,10 +234,25 @@ describe('node src/main.ts', () => {
     await new Promise<void>((done) => occupant.once('error', () => done()).listen(3000, '127.0.0.1', done));
     const started = await start({ DATA_DIR, PORT: '', DEMO: 'false' });
     await new Promise((done) => occupant.close(done));
-    const [, port] = /^Port 3000 is in use\. Using port (\d+) instead\.$/m.exec(started.banner) ?? [];
+    const [, port] = /"message":"Port 3000 is in use\. Using port (\d+) instead\."/.exec(started.printed) ?? [];
     expect(new URL(started.url).port).toBe(port);
     expect((await fetch(`${started.url}/api/health`)).status).toBe(200);
   });
+
+  (hasTerminals ? test : test.skip)(
+    'prints its addresses and the logins of the demo school at a terminal, and no JSON',
+    async () => {
+      const DATA_DIR = await dataDirectory();
+      const { code, shown } = await atTerminal('src/main.ts', { DATA_DIR, PORT: '0', LOG_LEVEL: 'error' }, [
+        'Stop with Ctrl-C.',
+        '\u0003',
+      ]);
+      expect({ code, json: /^\{.*/m.exec(shown) }).toEqual({ code: 0, json: null });
+      expect(shown).toMatch(
+        /^School management service ready in [\d.]+ s\r\n {2}API +http:[^]*Demo school "demo", password \S+[^]*Stopping \.\.\.\r\nStopped\.\r\n$/m,
+      );
+    },
+  );
 
   test('reports an unreachable database and what to check, without the password; so does the command line', async () => {
     const DATA_DIR = await dataDirectory();

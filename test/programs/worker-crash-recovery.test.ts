@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import { testDatabase, type TestDatabase } from '../support/server/database.ts';
-import { type Program, startProgram } from '../support/server/processes.ts';
+import { type Program, ready, startProgram } from '../support/server/processes.ts';
 import { fcmService } from '../support/fakes/push-services.ts';
 import { type BareTenant, provision } from '../support/database/tenants.ts';
 import { until } from '../support/client/until.ts';
@@ -57,7 +57,7 @@ async function worker(): Promise<Program> {
   };
   const program = startProgram('src/main.ts', ['--only', 'worker'], env);
   programs.push(program);
-  await program.prints(/Worker ready/);
+  await ready(program);
   return program;
 }
 

@@ -34,7 +34,7 @@ async function replacements(): Promise<number> {
 const backends = async () =>
   (
     await service.database.query<{ pid: number }>(
-      "select pid from pg_stat_activity where datname = current_database() and application_name = 'school_api' and query like '%core.call%'",
+      "select pid from pg_stat_activity where datname = current_database() and application_name like 'school_api%' and query like '%core.call%'",
     )
   ).map(({ pid }) => pid);
 

@@ -21,7 +21,7 @@ const refused = (reason: string) => metric('school_queue_refusals_total', `queue
 const blocked = () =>
   service.database.query<{ pid: number }>(
     `select pid from pg_stat_activity
-     where datname = current_database() and application_name = 'school_api' and wait_event_type = 'Lock'`,
+     where datname = current_database() and application_name like 'school_api%' and wait_event_type = 'Lock'`,
   );
 const areBlocked = (count: number) => until(async () => (await blocked()).length === count || undefined);
 const areWaiting = (count: number) => until(async () => (await waiting()) === count || undefined);

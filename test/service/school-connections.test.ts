@@ -12,7 +12,7 @@ const [one, two, three] = schools;
 const connections = () =>
   service.database.query<{ pid: number }>(
     `select pid from pg_stat_activity
-     where datname = current_database() and application_name = 'school_api' and query like '%core.call%'
+     where datname = current_database() and application_name like 'school_api%' and query like '%core.call%'
      order by query_start desc`,
   );
 
@@ -51,12 +51,31 @@ const waitingBackends = async () =>
   (
     await service.database.query<{ pid: number }>(
       `select pid from pg_stat_activity
-       where datname = current_database() and application_name = 'school_api' and wait_event_type = 'Lock'`,
+       where datname = current_database() and application_name like 'school_api%' and wait_event_type = 'Lock'`,
     )
   ).map(({ pid }) => pid);
 
 const waitingForLock = async (count: number) =>
   until(async () => (await waitingBackends()).length >= count || undefined);
+
+test('pg_stat_activity names the operation and the school of a request while it runs, and not afterwards', async () => {
+  const names = async () =>
+    (
+      await service.database.query<{ name: string }>(
+        `select application_name as name from pg_stat_activity
+         where datname = current_database() and application_name like '%students_list%'`,
+      )
+    ).map(({ name }) => name);
+  await whileLocked([one], async (unlock) => {
+    const answered = one.admin.get('/api/students');
+    expect(await until(async () => ((await waitingBackends()).length > 0 ? names() : undefined))).toEqual([
+      `school_api students_list ${one.schema}`,
+    ]);
+    await unlock();
+    await answered;
+  });
+  expect(await names()).toEqual([]);
+});
 
 describe('the connections of the API', () => {
   test('the requests of a school use the same connection, also between requests of other schools', async () => {

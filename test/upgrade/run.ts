@@ -94,8 +94,9 @@ export async function runUpgrade({ release, seconds, print }: UpgradeOptions): P
   async function run(side: Side): Promise<Running> {
     const api = program(side, 'src/main.ts', ['--only', 'api']);
     const worker = program(side, 'src/main.ts', ['--only', 'worker']);
-    const [, address = ''] = await api.prints(/API +(http:\S+)\/api/);
-    await worker.prints(/Worker ready/);
+    // 1.0.0-rc.2 and earlier releases print text.
+    const [, address = ''] = await api.prints(/(?:"api":"|API +)(http:[^\s"]+)\/api/);
+    await worker.prints(/Worker ready(?: in |\.)/);
     const target = requests.add(side, address);
     target.isOpen = false;
     await requireReady(side, address);

@@ -7,7 +7,7 @@ import { rolePool } from '../../src/database/pool/pool.ts';
 import type { Email } from '../../workers/email.ts';
 import { startWorker } from '../../workers/worker.ts';
 import { testDatabase, type TestDatabase } from '../support/server/database.ts';
-import { type Program, startProgram } from '../support/server/processes.ts';
+import { type Program, ready, startProgram } from '../support/server/processes.ts';
 import { type BareTenant, provision } from '../support/database/tenants.ts';
 import { until } from '../support/client/until.ts';
 import { workerContext } from '../support/server/worker.ts';
@@ -431,7 +431,7 @@ describe('a worker that is killed during a daily run', () => {
       DEMO: 'false',
     });
     programs.push(program);
-    await program.prints(/Stop with Ctrl-C/);
+    await ready(program);
     return program;
   };
 

@@ -20,7 +20,7 @@ export async function race<T>(database: Queries, lock: string, count: number, se
     await until(async () => {
       // The worker may wait for the same lock.
       const { rowCount } = await observer.query(
-        "select from pg_stat_activity where datname = current_database() and application_name in ('school_api', 'school_forwarder') and wait_event_type = 'Lock'",
+        "select from pg_stat_activity where datname = current_database() and application_name similar to 'school_(api|forwarder)%' and wait_event_type = 'Lock'",
       );
       if (state.isOver) throw new Error(`The requests did not wait for: ${lock}`);
       return Number(rowCount) >= count || undefined;

@@ -110,7 +110,7 @@ export async function crashingServer(): Promise<CrashingServer> {
       // Prefers a backend that runs a request. If it has ended in the meantime, picks another one.
       for (let isEnded = false; !isEnded;) {
         const { rows } = await witness.query<{ pid: number }>(
-          "select pid from pg_stat_activity where application_name in ('school_api', '') and datname = 'school' order by application_name desc, state limit 1",
+          "select pid from pg_stat_activity where (application_name = '' or application_name like 'school_api%') and datname = 'school' order by application_name desc, state limit 1",
         );
         isEnded = rows.some(({ pid }) => endProcess(pid));
         if (!isEnded) await pause(20);

@@ -101,3 +101,23 @@ export function startProgram(
 /** Runs a program of the project to its end. */
 export const runProgram = (file: string, args: string[], env: Record<string, string>): Promise<Ended> =>
   startProgram(file, args, env).ended;
+
+/** What the service says when it is ready (src/main.ts). */
+export interface Ready {
+  message: string;
+  /** The URL of the service, without a path; empty for a worker. */
+  url: string;
+  metrics?: string;
+  data: string;
+  demo?: { subdomain: string; password: string; admin: string; operator: string };
+  /** The output before and including this line. */
+  printed: string;
+}
+
+/** Waits until the service is ready. @throws with everything it wrote when it ends before that */
+export async function ready(program: Pick<Program, 'prints'>): Promise<Ready> {
+  const { 0: line, index, input } = await program.prints(/^\{.*"message":"[^"]* ready in .*\}$/m);
+  const facts = JSON.parse(line) as Ready & { api?: string };
+  const url = (facts.api ?? '').replace(/\/api$/, '');
+  return { ...facts, url, printed: input.slice(0, index + line.length) };
+}

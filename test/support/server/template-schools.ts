@@ -39,7 +39,7 @@ async function takeTemplateSchools(owner: pg.Client): Promise<void> {
       return new;
     end $$;
     create trigger take_template_school before insert on platform.tenant
-      for each row when (current_setting('application_name') = 'school_api') execute function public.take_template_school()`);
+      for each row when (current_setting('application_name') like 'school_api%') execute function public.take_template_school()`);
 }
 
 /** Creates the tables of the schools from one id to another, several at a time. */
