@@ -58,6 +58,16 @@ comment on function core.resolve_tenant is
   'The school of a request without a session, from the body, the header X-Tenant-ID and the host. '
   'Raises validation_error without any, tenant_not_found, or tenant_mismatch if they differ.';
 
+create function core.is_token_of(p_session platform.session, p_context jsonb) returns boolean
+  language sql immutable
+  return not p_context ? 'user' or (
+    p_session.user_id = (p_context ->> 'user')::bigint
+    and p_session.tenant_id is not distinct from (p_context ->> 'school')::bigint);
+comment on function core.is_token_of is
+  'Whether the access token of a request was issued for this session. After a database was restored to an earlier '
+  'moment, the ids of lost sessions are given again, to other users and schools, while tokens of the lost ones are '
+  'still valid. Calls from within the service name no user.';
+
 create function core.check_session(p_session platform.session, p_access text, p_context jsonb) returns void
   language plpgsql stable as $$
 begin
@@ -124,7 +134,9 @@ begin
 
   if o.access = 'tenant' and not p_context ? 'api_key' then
     -- Nearly all requests take this branch.
-    select * into v_caller from platform.session where id = p_session_id and revoked_at is null and expires_at > now();
+    select * into v_caller
+      from platform.session s
+      where s.id = p_session_id and s.revoked_at is null and s.expires_at > now() and core.is_token_of(s, p_context);
     if v_caller.tenant_id is null or v_caller.impersonator_id is not null then
       perform core.check_session(v_caller, o.access, p_context);
     end if;
@@ -146,8 +158,9 @@ begin
       v_api_key_description := v_api_key.description;
     else
       select * into v_caller
-        from platform.session
-        where id = p_session_id and revoked_at is null and expires_at > now();
+        from platform.session s
+        where s.id = p_session_id and s.revoked_at is null and s.expires_at > now()
+          and (o.access = 'refresh' or core.is_token_of(s, p_context));
     end if;
     perform core.check_session(v_caller, o.access, p_context);
     if v_api_key_description <> '' then
@@ -314,7 +327,7 @@ comment on function core.admit is
 --   p             the parameters from path, query and body, validated by the facade
 --   p_context     {tenant_id?, subdomain?, request_id, traceparent?, ip, user_agent, if_match?, idempotency_key?,
 --                 request_hash?, range?, known?, checks?, needs_version?, check_only?, is_audited?, picture_key?,
---                 api_key?};
+--                 api_key?, school?, user?};
 --                 see CallContext in src/database/call.ts. The forwarder adds operator? (core.operator_of)
 --   p_content     the uploaded bytes; only for an operation with content = takes
 --   answer        the JSON that the operation returns, as text

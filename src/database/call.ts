@@ -46,6 +46,8 @@ export interface CallContext {
    * servers, the server; the database reads it from the session.
    */
   school?: number | undefined;
+  /** The user of a verified token. A session of another user or school has ended: its id was given again. */
+  user?: number;
   /** The user, API key or address of the request. The callers of a school share its connections. */
   caller?: string | undefined;
   /** Aborts when the client has disconnected: a call leaves the queue, and one that only reads ends in the database. */

@@ -24,6 +24,7 @@ export function clientContext(req: Request): CallContext {
     ...(req.ip ? { ip: req.ip } : {}),
     ...(agent ? { user_agent: agent.slice(0, 300).toWellFormed() } : {}),
     ...(req.claims?.impersonated_by ? { is_impersonated: true } : {}),
+    ...(req.claims === undefined ? {} : { user: req.claims.user_id }),
     ...(req.claims?.tenant_id === undefined ? {} : { school: req.claims.tenant_id }),
     ...(req.apiKey ? { api_key: keyOf(req.apiKey) } : {}),
     ...(req.apiKey?.isAdmitted && req.apiKey.tenantId !== undefined ? { school: req.apiKey.tenantId } : {}),
