@@ -248,6 +248,9 @@ begin
       end if;
       if o.feature is not null then
         select features into v_plan_features from platform.plan where id = v_tenant.plan_id;
+        if not found then
+          perform core.refuse_missing_copy();
+        end if;
         if not core.is_feature_enabled(o.feature, v_plan_features, v_tenant.feature_flags) then
           perform core.fail('feature_disabled', format('The feature %s is not enabled for this school.', o.feature));
         end if;

@@ -189,6 +189,15 @@ comment on function core.refuse_school_elsewhere is
   'Raises unavailable if this database has only a copy of the row of a school. A change of the copy would not reach '
   'the school.';
 
+create function core.refuse_missing_copy() returns void language plpgsql as $$
+begin
+  perform core.fail('unavailable',
+    'This server is copying plans and settings from the home again. Try again in a moment.');
+end $$;
+comment on function core.refuse_missing_copy is
+  'Raises unavailable. For some seconds, while a node that was restored copies the tables of the home again, the plan of '
+  'a school or a setting can be missing.';
+
 -- The functions that the forwarder calls at home around an operation that runs on a node. They return errors as data,
 -- for the reason given at core.call_forwarded.
 create function core.prepare_at_home(p_operation text, p_session_id bigint, p jsonb, p_context jsonb) returns jsonb

@@ -324,7 +324,10 @@ declare
   v_mailings jsonb;
   v_stored json;
 begin
-  select * into strict v_setting from platform.notification_setting;
+  select * into v_setting from platform.notification_setting;
+  if not found then
+    perform core.refuse_missing_copy();
+  end if;
   select name, time_zone into strict v_tenant from platform.tenant where id = core.tenant_id();
   select jsonb_agg(
       m || jsonb_build_object('words', (m -> 'words')

@@ -61,12 +61,15 @@ begin
   perform from platform.tenant_usage where tenant_id = core.tenant_id() for no key update;
   select p.name, p.max_students, p.max_teachers, u.students as students_before, u.teachers as teachers_before, size.*,
       (size.students, size.teachers, size.classes) is distinct from (u.students, u.teachers, u.classes) as has_changed
-    into strict v
+    into v
     from platform.tenant_usage u
     join platform.tenant t on t.id = u.tenant_id
     join platform.plan p on p.id = t.plan_id
     cross join core.tenant_size(core.tenant_id()) size
     where u.tenant_id = core.tenant_id();
+  if not found then
+    perform core.refuse_missing_copy();
+  end if;
   if v.students > v.max_students and v.students > v.students_before then
     perform core.fail('plan_limit_reached', format(
       'The plan %s allows %s active students. Upgrade the plan or deactivate students.', v.name, v.max_students));

@@ -195,16 +195,33 @@ comment on function core.refuse_server is
   'Refuses requests to a server that does not answer, for some seconds. Returns the schools that it has, as the pool of '
   'the API names them: by id, and for requests without a session by subdomain (src/database/call.ts).';
 
+create function core.require_directory() returns void language plpgsql stable as $$
+begin
+  if not exists (
+    select from pg_subscription_rel where srrelid = 'platform.tenant'::regclass and srsubstate in ('s', 'r')
+  ) then
+    perform core.refuse(jsonb_build_object('code', 'S503A', 'hint', '1',
+      'message', 'The forwarder is copying the directory of schools. Try again in a moment.'));
+  end if;
+end $$;
+comment on function core.require_directory is
+  'Raises unavailable until the forwarder has copied the directory. The home would say that the school, or its session, '
+  'does not exist.';
+
 -- In PL/pgSQL, because Postgres before 18 plans the query of an SQL function in each transaction.
 create function core.server_of(p_tenant_id bigint) returns text language plpgsql stable as $$
 declare
   v_server text;
 begin
-  select 'node_' || node_id into v_server from platform.tenant where id = p_tenant_id;
+  select coalesce('node_' || node_id, 'home') into v_server from platform.tenant where id = p_tenant_id;
+  if not found and p_tenant_id is not null then
+    perform core.require_directory();
+  end if;
   return coalesce(v_server, 'home');
 end $$;
 comment on function core.server_of is
-  'The server of a school. The home answers for a school that does not exist, and for null.';
+  'The server of a school. The home answers for a school that does not exist, and for null. Raises unavailable while the '
+  'forwarder copies the directory.';
 
 create function core.school_of(p_access text, p jsonb, p_context jsonb) returns bigint language plpgsql stable as $$
 declare
@@ -228,6 +245,9 @@ begin
     from platform.tenant
     where id in ((p ->> 'tenant_id')::bigint, (p_context ->> 'tenant_id')::bigint)
       or subdomain in (lower(p ->> 'subdomain'), p_context ->> 'subdomain');
+  if v_ids is null then
+    perform core.require_directory();
+  end if;
   -- The home refuses a request that names two schools.
   return case when cardinality(v_ids) = 1 then v_ids[1] end;
 end $$;

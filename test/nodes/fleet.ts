@@ -1,8 +1,12 @@
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import pg from 'pg';
 import { migrate } from '../../src/database/migrate/migrate.ts';
-import { withOwner } from '../../src/database/pool/pool.ts';
+import { withOptions, withOwner } from '../../src/database/pool/pool.ts';
+import { createForwarder } from '../../src/servers/forwarder.ts';
 import { addNode } from '../../src/servers/nodes/join.ts';
 import { withoutSchedule } from '../support/server/database.ts';
+import { ready, startProgram } from '../support/server/processes.ts';
 import { createServer, serverUrl, type TestServer } from './servers.ts';
 
 export async function createDatabase(server: TestServer, name: string): Promise<string> {
@@ -42,4 +46,52 @@ export async function startFleet(names: readonly string[]): Promise<Fleet> {
     }
   });
   return { home, homeServer, nodes };
+}
+
+/** An API process in front of a fleet. */
+export interface FleetApi {
+  url: string;
+  forwarder: string;
+  stop(): Promise<void>;
+}
+
+/** What an API process needs to serve the schools of a fleet through its forwarder. */
+export const apiSettings = (
+  { home, nodes }: { home: string; nodes: readonly { url: string }[] },
+  forwarder: string,
+) => ({
+  DATABASE_URL: home,
+  API_DATABASE_URL: withOptions(forwarder, '-c role=school_api'),
+  LISTEN_DATABASE_URL: [home, ...nodes.map(({ url }) => url)].join(' '),
+});
+
+/** Starts an API process, whose forwarder is on the server of the first node. */
+export async function startApi(fleet: Pick<Fleet, 'home' | 'nodes'>): Promise<FleetApi> {
+  const [first] = fleet.nodes;
+  if (!first) throw new Error('There is no node.');
+  const forwarder = await createDatabase(first.server, 'forwarder');
+  await withOwner(fleet.home, (client) =>
+    createForwarder(client, { name: 'api', url: forwarder, homeUrl: fleet.home }),
+  );
+  const program = startProgram('src/main.ts', ['--only', 'api'], {
+    ...apiSettings(fleet, forwarder),
+    PORT: '0',
+    DEMO: 'false',
+    DATA_DIR: join(tmpdir(), `school-api-${String(first.server.port)}`),
+    LOG_LEVEL: 'silent',
+    DATABASE_POOL_SIZE: '4',
+    JWT_SECRETS: 'a secret of the tests that is long enough',
+    RATE_LIMIT_PER_MINUTE: '0',
+    USER_RATE_LIMIT_PER_MINUTE: '0',
+    SCHOOL_RATE_LIMIT_PER_MINUTE: '0',
+  });
+  const { url } = await ready(program);
+  return {
+    url,
+    forwarder,
+    async stop() {
+      program.kill('SIGTERM');
+      await program.ended;
+    },
+  };
 }

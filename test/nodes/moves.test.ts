@@ -13,17 +13,16 @@ import {
   confirm,
   holdRow,
   isWaiting,
-  keepWriting,
   move,
   pools,
   rows,
   schemasOn,
   schoolOn,
   service,
-  students,
   whileDown,
   whileHung,
 } from './moves.ts';
+import { keepWriting, students } from './writing.ts';
 
 const { home, nodes } = servers();
 const { withOwner } = shared;

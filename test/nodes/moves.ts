@@ -1,18 +1,14 @@
 import { afterAll } from '@jest/globals';
-import type { OutputOf } from '../support/client/output.ts';
-import type { Student as StudentSchema } from '../../src/endpoints/students.ts';
 import { cancelMove } from '../../src/servers/moves/cancel.ts';
 import { confirmMove } from '../../src/servers/moves/confirm.ts';
 import { moveSchool, type MoveStep } from '../../src/servers/moves/move.ts';
 import { ids, walk } from '../support/client/pages.ts';
 import { until } from '../support/client/until.ts';
-import { type School, serviceOfFile, unique } from '../support/server/service.ts';
+import { type School, serviceOfFile } from '../support/server/service.ts';
 import { servers, signalServer, startServer, stopServer } from './servers.ts';
 import { schoolOn as schoolOnServer, type ServerName } from './schools.ts';
 
 /* What the tests of moves share. Jest loads it for each file, so each has a service of its own. */
-
-export type Student = OutputOf<typeof StudentSchema>;
 
 const { home, nodes, forwarder } = servers();
 const { withOwner, pg } = shared;
@@ -132,32 +128,6 @@ export async function holdRow(
     },
   };
 }
-
-/** Creates students one after the other until `stop` is called, which returns the names of those that exist. */
-export function keepWriting(school: School): { stop: () => Promise<string[]>; statuses: Map<number, number> } {
-  const names: string[] = [];
-  const statuses = new Map<number, number>();
-  const stopped = new AbortController();
-  const written = (async () => {
-    while (!stopped.signal.aborted) {
-      const last_name = unique('Moved');
-      const { status } = await school.admin.send('POST', '/api/students', { body: { first_name: 'Ada', last_name } });
-      statuses.set(status, (statuses.get(status) ?? 0) + 1);
-      if (status === 201) names.push(last_name);
-    }
-  })();
-  return {
-    statuses,
-    async stop() {
-      stopped.abort();
-      await written;
-      return names;
-    },
-  };
-}
-
-export const students = async ({ admin }: School) =>
-  (await walk<Student>(admin, '/api/students?search=Moved', 100)).map(({ last_name }) => last_name);
 
 export const audited = async ({ id }: School) =>
   ids(await walk(service.operator, `/api/platform/audit-logs?tenant_id=${id}`, 100));

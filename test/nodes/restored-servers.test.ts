@@ -1,84 +1,53 @@
-import { rm } from 'node:fs/promises';
 import { afterAll, expect, test } from '@jest/globals';
-import { checkNodes } from '../../src/servers/nodes/check.ts';
 import { until } from '../support/client/until.ts';
 import { startProgram } from '../support/server/processes.ts';
 import { testPassword, unique } from '../support/server/service.ts';
-import { type Fleet, startFleet, startHome } from './fleet.ts';
-import { backUp, removeServer, restore, serverUrl, startCopy, type TestServer } from './servers.ts';
+import { type Fleet, type FleetApi, startApi, startHome } from './fleet.ts';
+import {
+  agrees,
+  backup,
+  check,
+  commandAt,
+  type CreatedSchool,
+  createSchool,
+  fleet,
+  rows,
+  run,
+  started,
+  verify,
+} from './restores.ts';
+import { removeServer, restore, serverUrl, startCopy } from './servers.ts';
+import { keepWriting, students, type Writing } from './writing.ts';
 
 const { withOwner } = shared;
 
-const started: TestServer[] = [];
-const backups: string[] = [];
-afterAll(async () => {
-  await Promise.all(started.map(removeServer));
-  await Promise.all(backups.map((folder) => rm(folder, { recursive: true, force: true })));
-});
+const apis: FleetApi[] = [];
+afterAll(() => Promise.all(apis.map((api) => api.stop())));
 
-/** A home and the nodes east and west, of this test alone. */
-async function fleet(): Promise<Fleet & { east: Fleet['nodes'][number]; west: Fleet['nodes'][number] }> {
-  const servers = await startFleet(['east', 'west']);
-  started.push(servers.homeServer, ...servers.nodes.map(({ server }) => server));
-  const [east, west] = servers.nodes as [Fleet['nodes'][number], Fleet['nodes'][number]];
-  return { ...servers, east, west };
+/** An administrator of each of these schools, who sends requests to an API process of this fleet. */
+async function admins(servers: Fleet, schools: readonly CreatedSchool[]) {
+  const api = await startApi(servers);
+  apis.push(api);
+  const anonymous = await shared.client(api.url);
+  const logIn = ({ subdomain }: CreatedSchool) =>
+    anonymous.login({ subdomain, email: `head@${subdomain}.example`, password: testPassword });
+  return { api, schools: await Promise.all(schools.map(async (school) => ({ admin: await logIn(school) }))) };
 }
 
-async function backup(server: TestServer): Promise<string> {
-  const folder = await backUp(server);
-  backups.push(folder);
-  return folder;
+/** Waits until clients go on writing. */
+async function isWritten({ acknowledged }: Writing): Promise<void> {
+  const count = acknowledged.length;
+  await until(() => acknowledged.length > count + 5 || undefined);
 }
 
-const commandAt = (url: string, ...args: string[]) =>
-  startProgram('src/cli/main.ts', args, {
-    DATABASE_URL: url,
-    ADMIN_PASSWORD: testPassword,
-    OPERATOR_PASSWORD: testPassword,
-  }).ended;
-
-/** Runs a command that succeeds. @returns its output */
-async function run(url: string, ...args: string[]): Promise<string> {
-  const ended = await commandAt(url, ...args);
-  expect(ended).toMatchObject({ code: 0, stderr: '' });
-  return ended.stdout;
-}
-
-/** What `school node verify` says. */
-async function verify(home: string) {
-  const { code, stdout } = await commandAt(home, 'node', 'verify', '--json');
-  const result = JSON.parse(stdout) as {
-    disagreements: { id: number; kind: string; server: string | null; others: string[] }[];
-    findings: { server: string; text: string }[];
-    unconfirmed_moves: { id: number; server: string; kept_on: string }[];
-  };
-  return { code, ...result };
-}
-
-const agrees = (home: string) =>
-  until(async () => {
-    const found = await verify(home);
-    return (found.code === 0 && found.disagreements.length === 0 && found.findings.length === 0) || undefined;
-  });
-
-const rows = (url: string, text: string, values: unknown[] = []) =>
-  withOwner(url, async (client) => (await client.query<Record<string, unknown>>(text, values)).rows);
-
-interface CreatedSchool {
-  id: number;
-  subdomain: string;
-}
-
-async function createSchool(home: string, ...options: string[]): Promise<CreatedSchool> {
-  const subdomain = unique('restored').toLowerCase();
-  const fields = ['--name', 'Restored', '--plan', '3', '--contact-email', `head@${subdomain}.example`];
-  const created = await run(home, 'tenant', 'create', subdomain, ...fields, ...options, '--json');
-  return { id: (JSON.parse(created) as { id: number }).id, subdomain };
-}
-
-/** Runs the minute checks of the worker of the home. */
-async function check(home: string, times = 1): Promise<void> {
-  for (let n = 0; n < times; n++) await withOwner(home, checkNodes);
+/** Stops clients, and checks that each student that they were told of is there once. */
+async function expectAll(writing: Writing): Promise<void> {
+  const acknowledged = await writing.stop();
+  // While home and node copy each other's tables again, requests may fail.
+  for (const status of writing.statuses.keys()) expect([0, 201, 503]).toContain(status);
+  const found = await students(writing);
+  expect(found.filter((name) => acknowledged.includes(name)).sort()).toEqual(acknowledged.toSorted());
+  expect(new Set(found).size).toBe(found.length);
 }
 
 /** Adds subjects to a school on whichever server has it open, until it is stopped. */
@@ -199,6 +168,10 @@ test('a copy of the home beside it is noticed on both, and as a copy it takes no
   const servers = await fleet();
   const { home, homeServer, east } = servers;
   const school = await createSchool(home, '--node', 'east');
+  const atHome = await createSchool(home, '--node', 'west');
+  await run(home, 'tenant', 'move', atHome.subdomain, 'home', '--home-url', home);
+  const { schools } = await admins(servers, [school, atHome]);
+  const writings = schools.map(keepWriting);
   await check(home);
   const folder = await backup(homeServer);
   await check(home, 2);
@@ -244,7 +217,10 @@ test('a copy of the home beside it is noticed on both, and as a copy it takes no
   await run(home, 'node', 'reconcile', '--yes', '--home-url', home);
   await agrees(home);
   await createSchool(home, '--node', 'east');
-});
+  await Promise.all(writings.map(isWritten));
+  for (const writing of writings) await expectAll(writing);
+  await agrees(home);
+}, 300_000);
 
 /** The refusal of a move. */
 async function moveRefused(home: string, { id, subdomain }: CreatedSchool): Promise<string> {
@@ -318,7 +294,8 @@ test('a home and a node that were both restored to different moments are brought
 });
 
 test('a lost home without a backup is built again from its nodes', async () => {
-  const { home: lost, homeServer, east, west } = await fleet();
+  const servers = await fleet();
+  const { home: lost, homeServer, east, west } = servers;
   const schools = [await createSchool(lost, '--node', 'east'), await createSchool(lost, '--node', 'west')];
   await run(lost, 'operator', 'create', 'root@platform.example', '--json');
   const plan = await rows(
@@ -327,6 +304,9 @@ test('a lost home without a backup is built again from its nodes', async () => {
   );
   expect(plan).toEqual([{ name: 'Rare' }]);
   await until(async () => (await rows(west.url, 'select from platform.plan where id = 77')).length || undefined);
+  const { api, schools: clients } = await admins(servers, schools);
+  const writings = clients.map(keepWriting);
+  await Promise.all(writings.map(isWritten));
   await removeServer(homeServer);
 
   const { home, homeServer: newServer } = await startHome();
@@ -347,4 +327,8 @@ test('a lost home without a backup is built again from its nodes', async () => {
   expect(await rows(home, 'select name from platform.plan where id = 77')).toEqual(plan);
   expect(await rows(home, 'select email from platform.user_account')).toEqual([{ email: 'root@platform.example' }]);
   expect((await createSchool(home, '--node', 'east')).id).toBeGreaterThan(schools[1]?.id ?? 0);
-});
+  await run(home, 'forwarder', 'create', 'api', api.forwarder, '--home-url', home);
+  await Promise.all(writings.map(isWritten));
+  for (const writing of writings) await expectAll(writing);
+  await agrees(home);
+}, 300_000);

@@ -18,14 +18,13 @@ import {
   schoolOn,
   service,
   slotsOn,
-  type Student,
-  students,
   subscriptionsOn,
   tableSlotsOn,
   urls,
   whileDown,
   whileHung,
 } from './moves.ts';
+import { type Student, students } from './writing.ts';
 
 const { home } = servers();
 const { withOwner } = shared;
