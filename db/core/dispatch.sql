@@ -150,6 +150,9 @@ begin
     end if;
     if o.access = 'platform' and p_context ? 'operator' and (core.this_node()).id is not null then
       -- On a node: the home has admitted the operator, and the forwarder passes on the session or the key.
+      if p_context ->> 'server' <> core.server_id() then
+        perform core.fail('unavailable', 'Another database answers at the address of the node.');
+      end if;
       v_caller := jsonb_populate_record(v_caller, p_context -> 'operator');
       v_api_key_description := coalesce(p_context #>> '{operator,api_key}', '');
     elsif p_context ? 'api_key' and o.access <> 'refresh' then
@@ -331,7 +334,7 @@ comment on function core.admit is
 --   p_context     {tenant_id?, subdomain?, request_id, traceparent?, ip, user_agent, if_match?, idempotency_key?,
 --                 request_hash?, range?, known?, checks?, needs_version?, check_only?, is_audited?, picture_key?,
 --                 api_key?, school?, user?};
---                 see CallContext in src/database/call.ts. The forwarder adds operator? (core.operator_of)
+--                 see CallContext in src/database/call.ts. The forwarder adds operator? (core.operator_of) and server?
 --   p_content     the uploaded bytes; only for an operation with content = takes
 --   answer        the JSON that the operation returns, as text
 --   content       the bytes of the file; only for an operation with content = gives

@@ -338,7 +338,7 @@ begin
         into answer, content, version, id, refusal
         from core.remote_call(v_server, p_operation, null,
           case when p ? 'id' then p else p || jsonb_build_object('reserved_id', v_prepared -> 'id') end,
-          p_context || jsonb_build_object('operator', v_prepared -> 'operator'), p_content) r;
+          p_context || jsonb_build_object('operator', v_prepared -> 'operator', 'server', v_server), p_content) r;
     exception when others then
       -- The node may have created the school before the connection ended, so a reservation stays. If the node has
       -- renamed the school, the copy of its row sets the new subdomain at home, before this or later.

@@ -39,7 +39,7 @@ interface Served {
   /** Nobody, if the database of this process is a copy, or older than others remember it. */
   servers: Server[];
   refusal: string | null;
-  /** The nodes that are older than the home remembers them. */
+  /** The nodes that are older than the home remembers them, or at whose address another database answers. */
   behind: string[];
 }
 
@@ -114,7 +114,8 @@ export async function serverWorkers({
 
   function warnAbout({ refusal, behind }: Served): void {
     if (refusal !== null) warn(homeName, refusal);
-    for (const name of behind) warn(name, 'It is older than the home remembers it. See: school node verify');
+    for (const name of behind)
+      warn(name, 'It is older than the home remembers it, or another database answers. See: school node verify');
   }
 
   /** @returns the number of servers */

@@ -4,7 +4,7 @@ import { answerTimeoutMs, withOwnerInTime } from '../database/pool/pool.ts';
 import { reasonOf } from '../domain/reason.ts';
 import { homeSubscription } from './replication/names.ts';
 import { waitForSubscribers } from './replication/wait.ts';
-import { homeName, readServers, type Server } from './servers.ts';
+import { homeName, readServers, requireServer, type Server } from './servers.ts';
 
 /** A school as one server knows it; see core.held_schools. */
 export interface HeldSchool {
@@ -203,6 +203,7 @@ async function readMoving(home: pg.ClientBase): Promise<Set<number>> {
 /** Reads the schools of a node, and waits until the home has copied its changes up to then. */
 const readNode = (node: Server): Promise<HeldSchool[]> =>
   withOwnerInTime(node.url, answerTimeoutMs, async (client) => {
+    await requireServer(client, node);
     const schools = await readHeldSchools(client);
     if (node.id !== null) await waitForSubscribers(client, copyTimeoutMs, [homeSubscription(node.id)]);
     return schools;

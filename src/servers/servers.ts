@@ -76,3 +76,13 @@ export const onEachServer = <T>(
       ),
     ),
   );
+
+/**
+ * @throws if a database is not this server: the address of a node leads to a copy of another one, for example because
+ *   the same backup was restored on both
+ */
+export async function requireServer(client: pg.ClientBase, { id }: Pick<Server, 'id'>): Promise<void> {
+  const { rows } = await client.query<{ server: string }>('select core.server_id() as server');
+  if (id !== null && rows[0]?.server !== `node_${String(id)}`)
+    throw new Error('The database at its address is not this node.');
+}

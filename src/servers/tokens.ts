@@ -17,8 +17,7 @@ const isUnknown = (error: unknown) =>
   error instanceof pg.DatabaseError && ['42883', '42704', '42P01'].includes(error.code ?? '');
 
 interface Answer {
-  /** Null if another database has answered. */
-  outcome: 'accepted' | 'own_behind' | 'other_behind' | null;
+  outcome: 'accepted' | 'own_behind' | 'other_behind';
   counter: string;
 }
 
@@ -37,7 +36,8 @@ async function ask(name: string, url: string, own: string, token: string | null)
   try {
     const { rows } = await withOwnerInTime(url, answerTimeoutMs, (client) =>
       client.query<Answer>(
-        `select outcome, counter
+        // Another database says nothing to it: that of the node is not in service.
+        `select coalesce(outcome, 'own_behind') as outcome, counter
          from core.exchange_token($3, 'home', json_populate_record(null::platform.server_token, $1), $2)`,
         [own, token, name],
       ),
@@ -53,7 +53,7 @@ async function ask(name: string, url: string, own: string, token: string | null)
 async function store(
   home: pg.ClientBase,
   name: string,
-  { outcome, counter }: Answer & { outcome: NonNullable<Answer['outcome']> },
+  { outcome, counter }: Answer,
   token: string | null,
 ): Promise<TokenOutcome> {
   await home.query(
@@ -72,9 +72,6 @@ async function store(
   return outcomes[outcome];
 }
 
-const isAnswer = (answer: Answer | undefined): answer is Answer & { outcome: NonNullable<Answer['outcome']> } =>
-  answer !== undefined && answer.outcome !== null;
-
 const outcomes = { accepted: 'accepted', other_behind: 'home behind', own_behind: 'node behind' } as const;
 
 /**
@@ -89,7 +86,7 @@ export async function renewToken(home: pg.ClientBase, node: Pick<Server, 'id' | 
     const own = await readOwn(home, name);
     await home.query('select from platform.server_token where server = $1 for update', [name]);
     const answer = await ask(name, node.url, own, token);
-    return isAnswer(answer) ? store(home, name, answer, token) : 'accepted';
+    return answer ? store(home, name, answer, token) : 'accepted';
   });
 }
 
@@ -97,7 +94,7 @@ export async function renewToken(home: pg.ClientBase, node: Pick<Server, 'id' | 
 export const refusalOf = async (client: pg.ClientBase): Promise<string | null> =>
   (await client.query<{ refusal: string | null }>('select core.server_refusal() as refusal')).rows[0]?.refusal ?? null;
 
-/** The names of the nodes that are older than the home remembers them. */
+/** The names of the nodes that are older than the home remembers them, or at whose address another database answers. */
 export const nodesBehind = async (home: pg.ClientBase): Promise<string[]> =>
   (
     await home.query<{ name: string }>(
@@ -105,6 +102,15 @@ export const nodesBehind = async (home: pg.ClientBase): Promise<string[]> =>
        where t.other_behind_since is not null order by n.id`,
     )
   ).rows.map(({ name }) => name);
+
+/**
+ * After a change that a server may not forget, such as a move: a server that is restored to the moment before it is then
+ * older than the others remember it. Twice, because the token before the last one is accepted too.
+ */
+export async function renewTokens(home: pg.ClientBase, servers: readonly Server[]): Promise<void> {
+  for (const node of servers.filter(({ id }) => id !== null))
+    for (let n = 0; n < 2; n++) await renewToken(home, node).catch(() => undefined);
+}
 
 /** Compares the tokens of the home with those of its nodes that answer, and stores who is behind. */
 export async function compareTokens(home: pg.Client): Promise<void> {
@@ -114,7 +120,7 @@ export async function compareTokens(home: pg.Client): Promise<void> {
   const answers = await Promise.all(
     owns.map(async ({ name, url, own }) => ({ name, answer: await ask(name, url, own, null).catch(() => undefined) })),
   );
-  for (const { name, answer } of answers) if (isAnswer(answer)) await store(home, name, answer, null);
+  for (const { name, answer } of answers) if (answer) await store(home, name, answer, null);
 }
 
 /**
@@ -130,7 +136,7 @@ export async function requireCurrent(home: pg.Client, nodes: readonly Server[]):
   if (node)
     throw new Error(
       `The node ${node.name} is older than the home remembers it: it was restored to an earlier moment, or a copy of it ` +
-        'is in service. Look at `school node verify`, then say what the database is: DATABASE_URL=<its address> ' +
+        'is in service, or the backup of another node was restored at its address. Look at `school node verify`, then say what the database is: DATABASE_URL=<its address> ' +
         'school database adopt --as copy or successor',
     );
 }

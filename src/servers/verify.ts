@@ -133,7 +133,7 @@ async function verifyTokens(home: pg.Client): Promise<ServerFinding[]> {
     ...(refusal === null ? [] : [{ server: homeName, text: refusal }]),
     ...(await nodesBehind(home)).map((name) => ({
       server: name,
-      text: `${name} is older than the home remembers it.`,
+      text: `${name} is older than the home remembers it, or another database answers at its address.`,
     })),
   ];
 }

@@ -4,7 +4,7 @@ import { inTransaction } from '../../database/transaction.ts';
 import { hasSubscription } from '../replication/subscriptions.ts';
 import { requireAgreementOn } from '../claims.ts';
 import { readServers, type Server } from '../servers.ts';
-import { requireCurrent } from '../tokens.ts';
+import { renewTokens, requireCurrent } from '../tokens.ts';
 import { pauseSchool } from './pause.ts';
 import { type CopyProgress, copySchool } from './copy.ts';
 import { endReplication, hasPublication, requireOnlyMove, subscriptionTo } from './replication.ts';
@@ -144,6 +144,7 @@ export async function moveSchool(home: pg.Client, options: MoveOptions): Promise
         }
         await switchServer(home, move, () => onStep('switched'));
         const pausedMs = pausedAt === undefined ? undefined : performance.now() - pausedAt;
+        await renewTokens(home, [move.from, move.to]);
         await onStep('opened');
         await endReplication(move);
         await onStep('cleaned');

@@ -3,6 +3,7 @@ import { answerTimeoutMs, withOwnerInTime } from '../../database/pool/pool.ts';
 import { reasonOf } from '../../domain/reason.ts';
 import { type CopyState, copyState, slotState, subscriptionState } from '../replication/copy-state.ts';
 import { homeSubscription, nodeSubscription } from '../replication/names.ts';
+import { requireServer } from '../servers.ts';
 import { renewToken, type TokenOutcome } from '../tokens.ts';
 import { type Node, readJoinedNodes, readNodes } from './nodes.ts';
 
@@ -27,6 +28,7 @@ async function copiesAtHome(home: pg.ClientBase, { id }: Node) {
 /** What a node knows of its copies from and to the home. @throws if it does not answer in time */
 const copiesAtNode = ({ id, url }: Node) =>
   withOwnerInTime(url, answerTimeoutMs, async (client) => {
+    await requireServer(client, { id });
     const { rows } = await client.query<{ bytes: string | null }>(
       `select pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn) as bytes
        from pg_replication_slots where slot_name = $1`,
@@ -68,13 +70,12 @@ export interface NodeCheck {
 }
 
 /** @returns the queue of a node. @throws if the node does not answer in time, or if another database does */
-async function queueOf({ id, url }: Node): Promise<object> {
-  const { rows } = await withOwnerInTime(url, answerTimeoutMs, (client) =>
-    client.query<{ server: string; queue: object }>('select core.server_id() as server, core.queue() as queue'),
-  );
-  if (rows[0]?.server !== `node_${String(id)}`) throw new Error('The database at its address is not this node.');
-  return rows[0].queue;
-}
+const queueOf = ({ id, url }: Node): Promise<object | undefined> =>
+  withOwnerInTime(url, answerTimeoutMs, async (client) => {
+    await requireServer(client, { id });
+    const { rows } = await client.query<{ queue: object }>('select core.queue() as queue');
+    return rows[0]?.queue;
+  });
 
 /**
  * Asks all nodes that have joined for their queues, and stores these and whether the nodes answer. Renews the tokens by
@@ -91,12 +92,12 @@ export async function checkNodes(home: pg.ClientBase): Promise<NodeCheck[]> {
     ),
   );
   const tokens = new Map<number, TokenOutcome>();
-  for (const { node, answers } of checked)
-    if (answers)
-      await renewToken(home, node).then(
-        (outcome) => tokens.set(node.id, outcome),
-        () => undefined,
-      );
+  // Also where another database has answered, so that no worker serves it.
+  for (const { node } of checked)
+    await renewToken(home, node).then(
+      (outcome) => tokens.set(node.id, outcome),
+      () => undefined,
+    );
   await home.query(
     `update platform.node n
      set answered_at = case when c.answers then now() else n.answered_at end,

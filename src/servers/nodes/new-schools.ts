@@ -1,6 +1,7 @@
 import pg from 'pg';
 import { answerTimeoutMs, requireAnswer, withOwner, withOwnerInTime } from '../../database/pool/pool.ts';
 
+import { requireServer } from '../servers.ts';
 import { requireCurrent } from '../tokens.ts';
 
 /** The connection ended, or the state of the transaction is unknown. A statement that was canceled was rolled back. */
@@ -69,7 +70,8 @@ export async function onNodeOfNewSchool<T>(
     const work = { hasBegun: false };
     try {
       await requireAnswer(url);
-      return await withOwner(url, (client) => {
+      return await withOwner(url, async (client) => {
+        await requireServer(client, { id: nodeId });
         work.hasBegun = true;
         return create(client, { reserved_id: id });
       });
