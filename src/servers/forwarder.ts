@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import type pg from 'pg';
 import { switchToRole } from '../domain/role-settings.ts';
 import { sqlFile } from '../database/migrate/install.ts';
@@ -9,6 +10,7 @@ import { connectionOptions, connectionString, withoutLogin } from './replication
 import { forwarderSubscription } from './replication/names.ts';
 import { dropLogin, forwarderLogin, forwarderRole, type Login } from './replication/roles.ts';
 import { dropSlot, hasSlot, hasSubscription, subscribeAndCopy, unsubscribe } from './replication/subscriptions.ts';
+import { waitForSubscribers } from './replication/wait.ts';
 import { homeName } from './servers.ts';
 import { requireCurrent } from './tokens.ts';
 
@@ -127,6 +129,40 @@ const endLongRequests = (client: pg.Client) =>
     [lockTimeoutSeconds],
   );
 
+/** Lets the copy of the directory begin again: with an empty table, and without a slot that took too much WAL. */
+async function forgetCopy(home: pg.Client, client: pg.Client, subscription: string): Promise<void> {
+  await unsubscribe(client, subscription);
+  await dropSlot(home, subscription);
+  await client.query('delete from platform.tenant');
+}
+
+/** A hash of the directory. */
+const hashDirectory = async (client: pg.Client) =>
+  (
+    await client.query<{ hash: string }>(
+      `select md5(string_agg(concat_ws(' ', id, subdomain, coalesce(node_id::text, 'home')), ',' order by id)) as hash
+       from platform.tenant`,
+    )
+  ).rows[0]?.hash;
+
+/** How long a forwarder may take to copy what the home has just changed. */
+const copyTimeoutMs = 5_000;
+
+/**
+ * Whether a forwarder has the directory of the home. One that was restored to an earlier moment has not: its slot at home
+ * sends only what came later.
+ */
+async function hasCopied(home: pg.Client, client: pg.Client, subscription: string): Promise<boolean> {
+  // Schools may be created meanwhile.
+  for (const end = Date.now() + copyTimeoutMs; Date.now() < end;) {
+    const expected = await hashDirectory(home);
+    await waitForSubscribers(home, copyTimeoutMs, [subscription]);
+    if ((await hashDirectory(client)) === expected) return true;
+    await pause(100);
+  }
+  return false;
+}
+
 /**
  * Creates a forwarder in an empty database, or brings an existing one up to date with the nodes and the version of the
  * home. Requests that arrive meanwhile wait. Those that have waited for a server for some seconds are ended.
@@ -161,13 +197,15 @@ export async function createForwarder(
       await install(home, client, servers);
     }
     const subscription = forwarderSubscription(name);
-    if (!(await hasSubscription(client, subscription)) || !(await hasSlot(home, subscription))) {
-      // The copy begins with an empty table, and without a slot that took too much WAL.
-      await unsubscribe(client, subscription);
-      await dropSlot(home, subscription);
-      await client.query('delete from platform.tenant');
-    }
-    await subscribeAndCopy(client, subscription, homeUrl, 'school_directory');
+    const copy = async () => {
+      if (!(await hasSubscription(client, subscription)) || !(await hasSlot(home, subscription)))
+        await forgetCopy(home, client, subscription);
+      await subscribeAndCopy(client, subscription, homeUrl, 'school_directory');
+    };
+    await copy();
+    if (await hasCopied(home, client, subscription)) return;
+    await forgetCopy(home, client, subscription);
+    await copy();
   });
 }
 
