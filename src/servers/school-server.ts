@@ -4,7 +4,8 @@ import { findTenant, type NamedTenant } from '../database/find-tenant.ts';
 import { requireAnswer, withOwner } from '../database/pool/pool.ts';
 import { reasonOf } from '../domain/reason.ts';
 import { waitForSubscribers } from './replication/wait.ts';
-import { nodeOfSchool } from './servers.ts';
+import { requireAgreementOn } from './claims.ts';
+import { nodeOfSchool, requireServer } from './servers.ts';
 import { requireCurrent } from './tokens.ts';
 
 /** How long a command waits until the home has what a node has changed. */
@@ -96,8 +97,10 @@ export async function importSchool(
     );
   await requireCurrent(home, []);
   const header = await readArchiveHeader(home, file, subdomain);
-  const { rows } = await home.query<{ name: string; url: string; reserved_at: string | null }>(
-    `select n.name, n.url, r.reserved_at::text as reserved_at
+  // After a restore, the directory may lack a school that a node has.
+  await requireAgreementOn(home, [], header.id);
+  const { rows } = await home.query<{ id: number; name: string; url: string; reserved_at: string | null }>(
+    `select n.id::integer as id, n.name, n.url, r.reserved_at::text as reserved_at
      from core.archive_reserve($1, $2) r
      join platform.node n on n.id = r.node_id`,
     [header.text, nodeName ?? null],
@@ -110,6 +113,7 @@ export async function importSchool(
   }
   try {
     return await onNode(node.name, node.url, async (client) => {
+      await requireServer(client, node);
       const imported = await importTenant(client, file, options);
       await waitForSubscribers(client, homeTimeoutMs);
       return { ...imported, status: (await statusOf(client, imported.id)) ?? '', server: node.name };

@@ -131,12 +131,22 @@ export async function startCopy(backup: string): Promise<TestServer> {
   return server;
 }
 
-/** Replaces the data of a server by those of a backup. */
+/** Replaces the data of a server by those of a backup, also by one of another server. */
 export async function restore(server: TestServer, backup: string): Promise<void> {
   await stopServer(server);
   await rm(server.folder, { recursive: true });
   await rename(backup, server.folder);
+  await appendFile(join(server.folder, 'postgresql.conf'), `port = ${String(server.port)}\n`);
   await startServer(server);
+}
+
+/** Copies the files of a server, with its replication slots, as a snapshot of its machine. @returns their folder */
+export async function snapshot(server: TestServer): Promise<string> {
+  const folder = `${await createFolder()}/data`;
+  await stopServer(server);
+  await run('cp', ['-a', server.folder, folder]);
+  await startServer(server);
+  return folder;
 }
 
 /** Sends a signal to all processes of a server. */
