@@ -1,10 +1,13 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { crashingServer } from '../support/server/own-server.ts';
+import { readServers } from '../../src/servers/servers.ts';
+import { withOwner } from '../../src/database/pool/pool.ts';
 import { type Program, ready, startProgram } from '../support/server/processes.ts';
+import { apiSettings } from '../nodes/fleet.ts';
 import { breakableProxy } from './proxy.ts';
 import { pick, type Random } from './random.ts';
+import { type ChaosServers, moveAndConfirm, startServers } from './servers.ts';
 
 export const password = 'test-password';
 export const operatorEmail = 'op@test.example';
@@ -21,11 +24,11 @@ interface Member {
 
 /** Postgres with several API processes and workers, and the faults that can hit them. */
 export interface Cluster {
-  /** The address of the database, for the owner. */
-  url: string;
+  servers: ChaosServers;
   /** The addresses of the API processes that should answer now. */
   apiUrls: () => string[];
-  faults: Record<FaultName, (n: Random) => Promise<void>>;
+  /** Those that can hit these servers: some need a node. */
+  faults: Partial<Record<FaultName, (n: Random) => Promise<void>>>;
   /** @throws if a process has ended without a fault, with its output */
   check(): Promise<void>;
   close(): Promise<void>;
@@ -42,7 +45,11 @@ export type FaultName =
   | 'kill a backend'
   | 'freeze Postgres'
   | 'break connections to Postgres'
-  | 'kill an API while Postgres crashes';
+  | 'kill an API while Postgres crashes'
+  | 'crash a node'
+  | 'freeze a node'
+  | 'move a school'
+  | 'crash a server while a school moves';
 
 /** The ids of a process and of all its children. */
 async function processTree(root: number): Promise<number[]> {
@@ -76,17 +83,19 @@ async function freeze(pids: readonly number[], milliseconds: number): Promise<vo
   for (const pid of pids) signal(pid, 'SIGCONT');
 }
 
-/** Starts Postgres behind a proxy, API processes and workers. */
-export async function startCluster({ apis = 2, workers = 2 } = {}): Promise<Cluster> {
-  const server = await crashingServer();
-  const proxy = await breakableProxy(Number(new URL(server.url).port));
+/** Starts Postgres behind a proxy, nodes beside it, API processes and workers. */
+export async function startCluster({ apis = 2, workers = 2, nodes = 0 } = {}): Promise<Cluster> {
+  const servers = await startServers(nodes);
+  const { home } = servers;
+  const proxy = await breakableProxy(Number(new URL(home.url).port));
   const members: Member[] = [];
-  const proxied = new URL(server.url);
-  proxied.port = String(proxy.port);
+  const proxied = (url: string): string => Object.assign(new URL(url), { port: String(proxy.port) }).href;
   const env = (isFirst: boolean) => ({
-    DATABASE_URL: proxied.href,
+    ...(servers.forwarder === undefined
+      ? { DATABASE_URL: proxied(home.url) }
+      : apiSettings({ home: proxied(home.url), nodes: servers.nodes }, proxied(servers.forwarder))),
     PORT: '0',
-    DATA_DIR: join(server.folder, 'data'),
+    DATA_DIR: join(servers.folder, 'data'),
     DEMO: 'false',
     LOG_LEVEL: 'silent',
     DATABASE_POOL_SIZE: '6',
@@ -132,8 +141,36 @@ export async function startCluster({ apis = 2, workers = 2 } = {}): Promise<Clus
     if (!member) throw new Error(`There is no ${part}.`);
     return member;
   };
-  const postmaster = async () =>
-    Number((await readFile(join(server.folder, 'postgres', 'postmaster.pid'), 'utf8')).split('\n')[0]);
+  const freezeServer = async ({ pidFile }: { pidFile: string }, n: Random) =>
+    freeze(await processTree(Number((await readFile(pidFile, 'utf8')).split('\n')[0])), 300 + n() * 2000);
+  const downtimeMs = (n: Random) => Math.floor(n() * 600);
+  const someNode = (n: Random) => pick(servers.nodes, n) ?? home;
+  const moveOne = async (n: Random) => {
+    const { rows } = await withOwner(home.url, (client) =>
+      client.query<{ id: number; node_id: number | null }>(
+        "select id::integer, node_id::integer from platform.tenant where status = 'active' order by id",
+      ),
+    );
+    const school = pick(rows, n);
+    const others = await withOwner(home.url, (client) => readServers(client, home.url));
+    const to = pick(
+      others.filter(({ id }) => id !== school?.node_id),
+      n,
+    );
+    if (school && to) await moveAndConfirm(servers, school.id, to.name);
+  };
+  const ofNodes: Cluster['faults'] = {
+    'crash a node': (n) => someNode(n).crash('server', downtimeMs(n)),
+    'freeze a node': (n) => freezeServer(someNode(n), n),
+    'move a school': moveOne,
+    'crash a server while a school moves': async (n) => {
+      const moved = moveOne(n);
+      moved.catch(() => undefined);
+      await pause(n() * 5000);
+      await (n() < 0.5 ? home : someNode(n)).crash('server', downtimeMs(n));
+      await moved;
+    },
+  };
 
   try {
     await add('api', true);
@@ -144,11 +181,11 @@ export async function startCluster({ apis = 2, workers = 2 } = {}): Promise<Clus
   } catch (error) {
     for (const { program } of members) program.kill('SIGKILL');
     await proxy.close();
-    await server.remove();
+    await servers.remove();
     throw error;
   }
   return {
-    url: server.url,
+    servers,
     apiUrls: () => members.filter(({ part, isEnding }) => part === 'api' && !isEnding).map(({ url }) => url),
     faults: {
       'kill an API': (n) => restart(one('api', n), 'SIGKILL'),
@@ -157,16 +194,17 @@ export async function startCluster({ apis = 2, workers = 2 } = {}): Promise<Clus
       'kill a worker': (n) => restart(one('worker', n), 'SIGKILL'),
       'stop and start a worker': (n) => restart(one('worker', n), 'SIGTERM'),
       'freeze a worker': (n) => freeze([one('worker', n).program.pid], 300 + n() * 3000),
-      'crash Postgres': (n) => server.crash('server', Math.floor(n() * 600)),
-      'kill a backend': () => server.crash('backend', 0),
-      'freeze Postgres': async (n) => freeze(await processTree(await postmaster()), 300 + n() * 2000),
+      'crash Postgres': (n) => home.crash('server', downtimeMs(n)),
+      'kill a backend': () => home.crash('backend', 0),
+      'freeze Postgres': (n) => freezeServer(home, n),
       'break connections to Postgres': async (n) => {
         proxy.breakConnections(n() < 0.3 ? 0 : Math.floor(n() * 3000));
         await pause(300);
         proxy.breakConnections(0);
       },
       'kill an API while Postgres crashes': (n) =>
-        restart(one('api', n), 'SIGKILL', () => server.crash('server', Math.floor(n() * 600))),
+        restart(one('api', n), 'SIGKILL', () => home.crash('server', downtimeMs(n))),
+      ...(nodes > 0 ? ofNodes : {}),
     },
     async check() {
       for (const { part, program, isEnding } of members) {
@@ -183,7 +221,7 @@ export async function startCluster({ apis = 2, workers = 2 } = {}): Promise<Clus
       }
       await Promise.all(members.map(({ program }) => program.ended));
       await proxy.close();
-      await server.remove();
+      await servers.remove();
     },
   };
 }

@@ -16,17 +16,26 @@ const options = new Command('test:chaos')
   .option('--minutes <count>', 'duration', count, 10)
   .option('--seed <number>', 'determines the requests and faults (default: random)', count)
   .option('--clients <count>', 'number of concurrent clients', count, 8)
+  .option('--nodes <count>', 'also runs nodes, with a school on each server, and moves schools between them', count)
   .option('--sabotage <sql>', 'runs SQL in the schema of the school, to test that the checks detect an error')
   .parse()
-  .opts<{ minutes: number; seed?: number; clients: number; sabotage?: string }>();
+  .opts<{ minutes: number; seed?: number; clients: number; nodes?: number; sabotage?: string }>();
 
 const print = (line: string) => process.stdout.write(`${line}\n`);
 await startRun();
 const seed = options.seed ?? 1 + Math.floor(Math.random() * 1_000_000);
 print(`Seed ${String(seed)}`);
 try {
-  const { minutes, clients, sabotage } = options;
-  const report = await runChaos({ seed, seconds: minutes * 60, clients, sabotage, stepsOfPhase: 150, onPhase: print });
+  const { minutes, clients, nodes, sabotage } = options;
+  const report = await runChaos({
+    seed,
+    seconds: minutes * 60,
+    clients,
+    ...(nodes === undefined ? {} : { nodes }),
+    sabotage,
+    stepsOfPhase: 150,
+    onPhase: print,
+  });
   for (const counts of [report.answers, report.faults])
     for (const [name, times] of Object.entries(counts).sort()) print(`${String(times).padStart(6)}  ${name}`);
   const faults = Object.values(report.faults).reduce((sum, each) => sum + each, 0);

@@ -1,11 +1,13 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type pg from 'pg';
 import { withOwner } from '../../src/database/pool/pool.ts';
+import { serverOfSchool } from '../../src/servers/servers.ts';
 import { findViolations, type Summary, summaryErrors } from './acknowledged.ts';
 import { chaosClient, type Log } from './client.ts';
 import { type Cluster, type FaultName, operatorEmail, password, startCluster } from './cluster.ts';
 import { pick, type Random, random } from './random.ts';
-import { adminEmail, createSchool, fillSchool, type SharedWorld, subdomain } from './school.ts';
+import { adminEmail, createSchool, fillSchool, type SharedWorld } from './school.ts';
+import { findDisagreements, moveAndConfirm } from './servers.ts';
 import { moneySteps } from './steps/money.ts';
 import { peopleSteps } from './steps/people.ts';
 import { schoolDaySteps } from './steps/school-day.ts';
@@ -20,6 +22,8 @@ export interface ChaosOptions {
   /** The faults to choose from; by default all. Each phase has one of them, or several in a long run. */
   faults?: readonly FaultName[];
   clients?: number;
+  /** The number of nodes beside the home. Each server begins with a school of its own. */
+  nodes?: number;
   stepsOfPhase?: number;
   /** SQL to run in the schema of the school, to test that the checks detect errors. */
   sabotage?: string | undefined;
@@ -54,17 +58,17 @@ export async function runChaos({
   until = [],
   faults,
   clients = 6,
+  nodes = 0,
   stepsOfPhase = 40,
   sabotage,
   onPhase = () => undefined,
 }: ChaosOptions): Promise<ChaosReport> {
   const log: Log = { requests: 0, answers: {}, lines: [] };
   const report: ChaosReport = { phases: 0, requests: 0, faults: {}, answers: log.answers };
-  const cluster = await startCluster();
+  const cluster = await startCluster({ nodes });
   try {
-    const school = await openSchool(cluster, log);
-    if (sabotage)
-      await withOwner(cluster.url, (owner) => owner.query(`set search_path = ${school.schema}, public; ${sabotage}`));
+    const schools = await openSchools(cluster, log, nodes + 1);
+    if (sabotage) await schools[0]?.asOwner((owner) => owner.query(sabotage));
     const end = performance.now() + seconds * 1000;
     const faultRandom = random(seed);
     // The random numbers of a client continue across phases, so that its steps do not depend on timing.
@@ -75,10 +79,13 @@ export async function runChaos({
       (until.some((answer) => log.answers[answer] === undefined) || names.some((name) => !report.faults[name]));
     while (report.phases === 0 || performance.now() < end || isShort()) {
       report.phases++;
-      await school.login();
+      for (const school of schools) await school.login();
       const state = { isOver: false };
       const work = Promise.all(
-        numbers.map((n, client) => runClient(school.world(client), n, stepsOfPhase, report.phases)),
+        numbers.flatMap((n, client) => {
+          const school = schools[client % schools.length];
+          return school ? runClient(school.world(client), n, stepsOfPhase, report.phases) : [];
+        }),
       ).finally(() => (state.isOver = true));
       work.catch(() => undefined);
       while (!state.isOver) {
@@ -87,13 +94,13 @@ export async function runChaos({
         const name = names.find((each) => !report.faults[each]) ?? pick(names, faultRandom);
         if (!name) break;
         log.lines.push(`(${name})`);
-        await cluster.faults[name](faultRandom);
+        await cluster.faults[name]?.(faultRandom);
         log.lines.push('(over)');
         report.faults[name] = (report.faults[name] ?? 0) + 1;
         await cluster.check();
       }
       await work;
-      const violations = await school.findViolations();
+      const violations = await findAllViolations(cluster, schools);
       report.requests = log.requests;
       const count = Object.values(report.faults).reduce((sum, each) => sum + each, 0);
       onPhase(`phase ${String(report.phases)}: ${String(report.requests)} requests and ${String(count)} faults so far`);
@@ -141,11 +148,30 @@ async function unfinishedJobs(owner: pg.Client): Promise<string[]> {
   }
 }
 
+type OpenSchool = Awaited<ReturnType<typeof openSchool>>;
+
+/** All errors in the databases, in the queues and in the responses of the service. */
+async function findAllViolations({ servers }: Cluster, schools: readonly OpenSchool[]): Promise<string[]> {
+  const found: string[] = [];
+  for (const { url } of [servers.home, ...servers.nodes]) found.push(...(await withOwner(url, unfinishedJobs)));
+  for (const school of schools) found.push(...(await school.findViolations()));
+  return [...found, ...(await findDisagreements(servers))];
+}
+
+/** Creates a school for each server. New ones begin on the nodes, so the first one moves to the home. */
+async function openSchools(cluster: Cluster, log: Log, count: number): Promise<OpenSchool[]> {
+  const schools: OpenSchool[] = [];
+  for (let n = 0; n < count; n++) schools.push(await openSchool(cluster, log, `chaos-${String(n)}`));
+  const [first] = schools;
+  if (first && count > 1) await moveAndConfirm(cluster.servers, first.id, 'home');
+  return schools;
+}
+
 /** Creates a school. Returns its clients and its checks. */
-async function openSchool(cluster: Cluster, log: Log) {
+async function openSchool({ servers, apiUrls }: Cluster, log: Log, subdomain: string) {
   let token = '';
   let serial = 0;
-  const client = (name: string) => chaosClient(name, cluster.apiUrls, () => token, log);
+  const client = (name: string) => chaosClient(`${subdomain} ${name}`, apiUrls, () => token, log);
   const admin = client('admin');
   const logIn = async (credentials: object) => {
     token = '';
@@ -161,12 +187,23 @@ async function openSchool(cluster: Cluster, log: Log) {
   };
   const login = () => logIn({ subdomain, email: adminEmail });
   await logIn({ is_platform: true, email: operatorEmail });
-  const id = await createSchool(admin);
+  const id = await createSchool(admin, subdomain);
   await login();
   const shared: SharedWorld = await fillSchool(admin);
 
+  const schema = `tenant_${String(id)}`;
+  /** Runs `work` in the schema of the school, on the server where it lives now. */
+  const asOwner = async <T>(work: (owner: pg.Client) => Promise<T>): Promise<T> => {
+    const { url } = await serverOfSchool(servers.home.url, String(id));
+    return withOwner(url, async (owner) => {
+      await owner.query(`set search_path = ${schema}, public`);
+      return work(owner);
+    });
+  };
+
   return {
-    schema: `tenant_${String(id)}`,
+    id,
+    asOwner,
     login,
     world: (number: number): World => ({
       ...shared,
@@ -175,18 +212,13 @@ async function openSchool(cluster: Cluster, log: Log) {
       unique: (prefix) => `${prefix}-${String(++serial)}`,
     }),
 
-    /** All errors in the database, in the queue and in the responses of the service. */
+    /** All errors in the database and in the responses of the service. */
     async findViolations(): Promise<string[]> {
-      const found = await withOwner(cluster.url, async (owner) => [
-        ...(await unfinishedJobs(owner)),
-        ...(await findViolations(owner, id, shared.acknowledged)),
-      ]);
+      const found = await asOwner((owner) => findViolations(owner, id, shared.acknowledged));
       for (const year of shared.years) {
         const path = `/finance/summary?academic_year_id=${String(year.id)}`;
         const { data } = await admin<Summary>([200], 'GET', path);
-        found.push(
-          ...(await withOwner(cluster.url, (owner) => summaryErrors(owner, `tenant_${String(id)}`, year.id, data))),
-        );
+        found.push(...(await asOwner((owner) => summaryErrors(owner, schema, year.id, data))));
       }
       return found;
     },

@@ -20,11 +20,10 @@ const components = [
 /** The state that all clients share: a school and its records. */
 export type SharedWorld = Omit<World, 'request' | 'client' | 'unique'>;
 
-export const subdomain = 'chaos';
 export const adminEmail = 'admin@chaos.example';
 
-/** Creates the school. @returns its id */
-export async function createSchool(operator: SendRequest): Promise<number> {
+/** Creates a school. @returns its id */
+export async function createSchool(operator: SendRequest, subdomain: string): Promise<number> {
   const body = {
     name: 'Chaos',
     subdomain,
@@ -33,7 +32,7 @@ export async function createSchool(operator: SendRequest): Promise<number> {
     admin_password: password,
     feature_flags: {},
   };
-  return (await operator<{ id: number }>([201], 'POST', '/platform/tenants', body, 'school')).data.id;
+  return (await operator<{ id: number }>([201], 'POST', '/platform/tenants', body, subdomain)).data.id;
 }
 
 /** Fills the school: two years, classes, students, teachers, subjects, users, fee structures and bus routes. */

@@ -75,6 +75,7 @@ export const matrixParts: Step[] = [
   { name: 'nodes', command: npm('test:nodes'), files: ['test/nodes'] },
   { name: 'spread', command: npm('test:nodes'), files: ['test/api', 'test/attack', 'test/workers'] },
   { name: 'chaos', command: npm('test:chaos', '--minutes', '10') },
+  { name: 'chaos-nodes', command: npm('test:chaos', '--minutes', '10', '--nodes', '1') },
 ];
 
 /** The packages of Debian that the matrix needs. */

@@ -64,6 +64,8 @@ export interface CrashingServer {
   url: string;
   /** Kills the whole server, or one backend, after which Postgres restarts all others. Resolves when it is back. */
   crash(target: 'server' | 'backend', milliseconds: number): Promise<void>;
+  /** The file with the id of its main process. */
+  pidFile: string;
   remove(): Promise<void>;
 }
 
@@ -75,6 +77,26 @@ function endProcess(pid: number): boolean {
     if ((error as NodeJS.ErrnoException).code === 'ESRCH') return false;
     throw error;
   }
+}
+
+/** Kills a backend of a database, after which Postgres restarts all others. Resolves when it is back. */
+export async function crashBackend(url: string): Promise<void> {
+  const witness = new pg.Client({ connectionString: url });
+  await witness.connect();
+  const isOver = new Promise((done) => witness.on('error', () => undefined).on('end', () => done(true)));
+  // Prefers a backend that runs a request. If it has ended in the meantime, picks another one.
+  for (let isEnded = false; !isEnded;) {
+    const { rows } = await witness.query<{ pid: number }>(
+      `select pid from pg_stat_activity
+       where (application_name = '' or application_name like 'school_api%') and datname = current_database()
+       order by application_name desc, state
+       limit 1`,
+    );
+    isEnded = rows.some(({ pid }) => endProcess(pid));
+    if (!isEnded) await pause(20);
+  }
+  await isOver;
+  while (!(await withOwner(url, () => Promise.resolve(true)).catch(() => false))) await pause(20);
 }
 
 /** Starts a server that may crash. Its database `school` is migrated in a test run, and empty in a program. */
@@ -96,27 +118,16 @@ export async function crashingServer(): Promise<CrashingServer> {
   return {
     folder,
     url,
+    pidFile: join(folder, 'postgres', 'postmaster.pid'),
     async crash(target, milliseconds) {
-      if (target === 'server') {
-        await server?.stop('immediate');
-        server = undefined;
-        await pause(milliseconds);
-        server = await start();
+      if (target === 'backend') {
+        await crashBackend(url);
         return;
       }
-      const witness = new pg.Client({ connectionString: url });
-      await witness.connect();
-      const isOver = new Promise((done) => witness.on('error', () => undefined).on('end', () => done(true)));
-      // Prefers a backend that runs a request. If it has ended in the meantime, picks another one.
-      for (let isEnded = false; !isEnded;) {
-        const { rows } = await witness.query<{ pid: number }>(
-          "select pid from pg_stat_activity where (application_name = '' or application_name like 'school_api%') and datname = 'school' order by application_name desc, state limit 1",
-        );
-        isEnded = rows.some(({ pid }) => endProcess(pid));
-        if (!isEnded) await pause(20);
-      }
-      await isOver;
-      while (!(await withOwner(url, () => Promise.resolve(true)).catch(() => false))) await pause(20);
+      await server?.stop('immediate');
+      server = undefined;
+      await pause(milliseconds);
+      server = await start();
     },
     async remove() {
       await server?.stop();
