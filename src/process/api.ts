@@ -22,12 +22,16 @@ import type { SchoolPool } from '../database/pool/school-pool.ts';
 import { schoolServers } from '../servers/school-servers.ts';
 import { watchServers } from '../servers/server-watch.ts';
 import { operationTimes, schoolRequests } from '../database/counts.ts';
+import { endsWithin } from './end-in-time.ts';
 import { gracefulClose } from './graceful-close.ts';
 import { listen } from './listen.ts';
 import { observedCall } from './observed-call.ts';
 import { type PartOptions, startAnalytics } from './part.ts';
 import { schoolLoad } from './school-load.ts';
 import { writeFailures } from './write-failures.ts';
+
+/** How long an API that has stopped waits for its connections: longer than the statements of requests may take. */
+const poolTimeoutMs = 20_000;
 
 /**
  * Longer than proxies and clients keep idle connections, so that the server does not close one that is about to be
@@ -250,7 +254,9 @@ export async function startApi({
         await analytics.close();
         load.close();
         await Promise.all([requestCounts.close(), times.close(), watchStopped]);
-        await pool.end();
+        // A forwarder can wait without end for a statement that its server has cancelled.
+        if (!(await endsWithin(poolTimeoutMs, pool.end())))
+          logger.warn({ message: 'The API stops with requests that the database has not answered.' });
       },
     };
   } catch (error) {
