@@ -76,12 +76,20 @@ comment on function core.exchange_token is
   '`own_behind` (this one) or `other_behind`. Of two copies of a home, only one is accepted '
   'from the second renewal on: earlier_token is the token with which the last one came.';
 
+create function core.timeline() returns integer
+  language sql stable set search_path = pg_catalog, pg_temp
+  return case when pg_is_in_recovery() then (select timeline_id from pg_control_checkpoint())
+    else ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer end;
+comment on function core.timeline is
+  'The timeline on which this server writes. pg_control_checkpoint() has the earlier one until the first checkpoint '
+  'after a promotion, which may take minutes.';
+
 create function core.note_identity(p_is_copy boolean default null) returns void
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
   insert into platform.database_identity as i (system_identifier, timeline, is_copy)
-    select s.system_identifier, c.timeline_id, coalesce(p_is_copy, false)
-    from pg_control_system() s, pg_control_checkpoint() c
+    select s.system_identifier, core.timeline(), coalesce(p_is_copy, false)
+    from pg_control_system() s
     on conflict (is_only) do update
       set system_identifier = excluded.system_identifier, timeline = excluded.timeline, is_copy = excluded.is_copy
       where p_is_copy is not null;
@@ -107,13 +115,12 @@ create function core.check_identity() returns setof core.finding
   language sql stable set search_path = pg_catalog, pg_temp as $$
     select 'warning',
       format('This database was restored, copied or promoted: it was on system %s, timeline %s, and is on %s, %s.',
-        i.system_identifier, i.timeline, s.system_identifier, c.timeline_id),
+        i.system_identifier, i.timeline, s.system_identifier, core.timeline()),
       'npm run school -- database adopt --as successor --yes  # if it takes the place of the other one; or --as copy',
       false
     from platform.database_identity i
     cross join pg_control_system() s
-    cross join pg_control_checkpoint() c
-    where (i.system_identifier, i.timeline) is distinct from (s.system_identifier, c.timeline_id)
+    where (i.system_identifier, i.timeline) is distinct from (s.system_identifier, core.timeline())
   $$;
 comment on function core.check_identity is
   'Its queue has jobs of an earlier moment. A worker would run them a second time, beside that of the other database.';

@@ -123,6 +123,8 @@ async function failOver(): Promise<string> {
   await query(replica, 'select pg_promote()');
   address.moveTo(replica);
   const promotedAt = performance.now();
+  const [promoted] = await query(replica, 'select from core.check_identity()');
+  if (!promoted) throw new Error('school doctor does not notice the promotion.');
   await writes.reach(writes.acknowledged.length + 1);
   const backAt = performance.now();
   await writes.reach(writes.acknowledged.length + writesOfPhase);
@@ -139,8 +141,17 @@ async function failOver(): Promise<string> {
   const unexpected = [...statuses.keys()].filter((status) => status !== 201 && status !== 503);
   if (unexpected.length > 0) throw new Error(`Clients got the status ${unexpected.join(', ')}.`);
   await until(async () => ((await fetch(`${url}/api/health/ready`)).status === 200 ? true : undefined));
-  const { code, stdout, stderr } = await runProgram('src/cli/main.ts', ['doctor', '--data'], env);
-  if (code !== 0) throw new Error(`school doctor --data: ${stdout}${stderr}`);
+  for (const args of [
+    ['database', 'adopt', '--as', 'successor', '--yes'],
+    ['doctor', '--data'],
+  ]) {
+    const { code, stdout, stderr } = await runProgram('src/cli/main.ts', args, env);
+    if (code !== 0) throw new Error(`school ${args.join(' ')}: ${stdout}${stderr}`);
+  }
+  // The first checkpoint after a promotion writes the new timeline into the control file.
+  await query(replica, 'checkpoint');
+  const [found] = await query<{ what: string }>(replica, 'select what from core.check_identity()');
+  if (found) throw new Error(`After school database adopt: ${found.what}`);
   service.kill('SIGTERM');
   await service.ended;
   const seconds = (ms: number) => `${(ms / 1000).toFixed(1)} s`;
