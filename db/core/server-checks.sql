@@ -339,14 +339,18 @@ comment on function core.check_connections is 'Without a free connection, proces
 
 create function core.check_replication(p_max_bytes bigint default 1000000000) returns setof core.finding
   language sql stable set search_path = pg_catalog, pg_temp as $$
-    select 'error', format('The inactive replication slot %s retains %s of WAL.', slot_name, pg_size_pretty(
-        pg_wal_lsn_diff(case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end,
-          restart_lsn))),
-      format('select pg_drop_replication_slot(%L)', slot_name), false
-    from pg_replication_slots
-    where not active
-      and pg_wal_lsn_diff(case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end,
-        restart_lsn) >= p_max_bytes
+    -- A physical slot without a reader is a replica that is away.
+    select case when retained >= p_max_bytes then 'error' else 'warning' end,
+      format('The inactive replication slot %s retains %s of WAL.', slot_name, pg_size_pretty(retained)),
+      format('select pg_drop_replication_slot(%L); -- if its replica does not come back', slot_name), false
+    from (
+      select slot_name, slot_type, pg_wal_lsn_diff(
+        case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end,
+        restart_lsn) as retained
+      from pg_replication_slots
+      where not active
+    ) s
+    where retained >= p_max_bytes or slot_type = 'physical' and retained is not null
     union all
     select 'warning', format('The replica %s is %s behind.', application_name, pg_size_pretty(
         pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn))),
@@ -355,7 +359,38 @@ create function core.check_replication(p_max_bytes bigint default 1000000000) re
     where not pg_is_in_recovery() and pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn) >= p_max_bytes
   $$;
 comment on function core.check_replication is
-  'A slot without a reader fills the disk with WAL. A replica that is behind shows old data.';
+  'A slot without a reader fills the disk with WAL, and its replica cannot replace this server. A replica that is behind '
+  'shows old data.';
+
+create function core.check_synchronous_replicas() returns setof core.finding
+  language sql stable set search_path = pg_catalog, pg_temp as $$
+    select 'error',
+      format('The setting synchronous_standby_names is %s, and no synchronous replica is connected.',
+        current_setting('synchronous_standby_names')),
+      'alter system reset synchronous_standby_names; select pg_reload_conf()', false
+    where current_setting('synchronous_standby_names') <> '' and not pg_is_in_recovery()
+      -- The state is null if it may not be seen.
+      and not exists (select from pg_stat_replication where coalesce(sync_state in ('sync', 'quorum'), true))
+  $$;
+comment on function core.check_synchronous_replicas is
+  'Every write and every login waits for a replica, without a limit.';
+
+create function core.check_archiving() returns setof core.finding
+  language sql stable set search_path = pg_catalog, pg_temp as $$
+    select 'error', format('The archive of the WAL has failed since %s, last with %s.',
+        date_trunc('second', coalesce(last_archived_time, stats_reset)), last_failed_wal),
+      'Look for "archive command failed" in the log of Postgres. Postgres repeats the command until it succeeds.', false
+    from pg_stat_archiver
+    where current_setting('archive_mode') <> 'off'
+      and last_failed_time > coalesce(last_archived_time, '-infinity')
+    union all
+    select 'error', 'The setting archive_mode is on, and archive_command is empty.',
+      'alter system set archive_mode = off; -- then restart the server', false
+    where current_setting('archive_mode') <> 'off' and current_setting('archive_command') = ''
+      and current_setting('archive_library', true) = ''
+  $$;
+comment on function core.check_archiving is
+  'Backups cannot be restored to a later moment, and Postgres keeps the WAL until the disk is full.';
 
 create function core.check_replication_workers(p_wanted integer default 3) returns setof core.finding
   language sql stable set search_path = pg_catalog, pg_temp as $$

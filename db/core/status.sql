@@ -134,12 +134,20 @@ create function core.status(p_with_size boolean default true) returns json
       ) end,
       'replicas', case when core.missing_statistics_grant() is null then (
         select coalesce(json_agg(json_build_object(
-          'name', application_name,
-          'state', state,
+          'name', r.name,
+          'state', r.state,
           'lag_bytes', pg_wal_lsn_diff(
-            case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end, replay_lsn),
-          'lag_seconds', round(extract(epoch from replay_lag))) order by application_name), '[]')
-        from pg_stat_replication
+            case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end, r.position),
+          'lag_seconds', r.lag_seconds) order by r.name), '[]')
+        from (
+          select application_name, state, replay_lsn, round(extract(epoch from replay_lag))
+          from pg_stat_replication
+          union all
+          -- A replica that is away is known by its slot.
+          select slot_name, 'disconnected', restart_lsn, null
+          from pg_replication_slots
+          where slot_type = 'physical' and not active and restart_lsn is not null
+        ) r (name, state, position, lag_seconds)
       ) end,
       'refusal', core.server_refusal(),
       'kept_schools', (

@@ -99,7 +99,8 @@ export const System = z
           lag_seconds: z.number().nullable(),
         }),
       )
-      .nullable(),
+      .nullable()
+      .meta({ description: 'A replica that is away is known by its replication slot: its state is `disconnected`.' }),
     refusal: z
       .string()
       .nullable()

@@ -272,6 +272,16 @@ const rows: Row[] = [
     statements: ["select pg_create_physical_replication_slot('abandoned', true)"],
   },
   {
+    check: 'replication()',
+    what: 'The inactive replication slot away retains ',
+    statements: ["select pg_create_physical_replication_slot('away', true)"],
+  },
+  {
+    check: 'synchronous_replicas()',
+    what: 'The setting synchronous_standby_names is nobody, and no synchronous replica is connected.',
+    statements: ["alter system set synchronous_standby_names = 'nobody'", 'select pg_reload_conf()'],
+  },
+  {
     check: 'replication_workers(6)',
     what: 'max_logical_replication_workers is ',
     statements: [
@@ -314,6 +324,7 @@ const rows: Row[] = [
 /** Checks whose remedies are advice, not a statement or a command, or are run by another test. */
 const others = {
   locks: 'the test "ends who holds a lock"',
+  archiving: 'the test "an archive that fails"',
   kept_schools: 'test/nodes/restored-servers.test.ts',
   subscriptions: 'test/nodes/restored-servers.test.ts',
   normalized_keys: 'advice: save the record again',
@@ -361,6 +372,40 @@ test('ends who holds a lock that another process waits for', async () => {
   await waiting;
   holder = undefined;
 });
+
+test('a replica that is away is in the status, by its slot', async () => {
+  await damage(["select pg_create_physical_replication_slot('away', true)"], false);
+  const replicas = async () =>
+    (await query<{ replicas: object[] }>("select core.status() -> 'replicas' as replicas"))[0];
+  expect(await replicas()).toEqual({
+    replicas: [{ name: 'away', state: 'disconnected', lag_bytes: expect.any(Number), lag_seconds: null }],
+  });
+  await query("select pg_drop_replication_slot('away')");
+  expect(await replicas()).toEqual({ replicas: [] });
+});
+
+test('an archive that fails is found until it succeeds, and one without a command', async () => {
+  const find = (what: string) => findings({ check: 'archiving()', what, statements: [] });
+  const archiveWith = (command: string) =>
+    damage([`alter system set archive_command = '${command}'`, 'select pg_reload_conf()'], false);
+  /** A new WAL file wakes the archiver. */
+  const switchUntil = (isDone: () => Promise<boolean>) =>
+    until(async () => {
+      await damage(['create table if not exists public.archived ()', 'select pg_switch_wal()'], false);
+      await damage(['drop table public.archived'], false);
+      return (await isDone()) ? true : undefined;
+    });
+  await damage(['alter system set archive_mode = on'], false);
+  await restart();
+  const [empty] = await find('The setting archive_mode is on, and archive_command is empty.');
+  await archiveWith('false');
+  await switchUntil(async () => (await find('The archive of the WAL has failed since ')).length === 1);
+  await archiveWith('true');
+  await switchUntil(async () => (await find('')).length === 0);
+  await archiveWith('');
+  await runRemedy(url, empty?.remedy ?? '', restart);
+  expect(await find('')).toEqual([]);
+}, 60_000);
 
 test('a worker that is started as printed is found', async () => {
   const row = { check: 'queue()', what: 'No worker is running', statements: [] };
