@@ -16,8 +16,14 @@ create function core.readiness() returns json
       select from pg_locks
       where locktype = 'advisory' and classid = 7312 and objid = 1 and objsubid = 2
         and database = (select oid from pg_database where datname = current_database())
+    ),
+    -- Commits that wait for a synchronous replica. They wait without a limit, and do not fail.
+    'writes_wait', exists (
+      select from pg_stat_get_activity(null)
+      where datid = (select oid from pg_database where datname = current_database())
+        and wait_event = 'SyncRep' and query_start < now() - interval '5 seconds'
     ));
 $$;
 comment on function core.readiness is
   'For /api/health/ready: the installed fingerprint, those of the earlier releases that these functions serve, the '
-  'number of schools to migrate, and whether a worker runs.';
+  'number of schools to migrate, whether a worker runs, and whether writes wait for a synchronous replica.';

@@ -39,6 +39,8 @@ export interface QueueState {
   nodeQueues: Record<string, Queue>;
   /** Schools that wait for a migration. */
   tenantsBehind: number;
+  /** Whether writes wait for a synchronous replica. */
+  writesWait: boolean;
 }
 
 /** Whether each node answered the last check of the worker, by name; null before the first check. */
@@ -63,7 +65,8 @@ export async function readQueueWithin(pool: pg.Pool, timeoutMs: number): Promise
   const reading = pool.query(
     `set local statement_timeout = ${String(timeoutMs / 2)}; select core.queue() as queue, core.analytics_age() as facts,
        core.node_reachability() as nodes, core.node_queues() as "nodeQueues",
-       (core.readiness() ->> 'tenants_behind')::integer as "tenantsBehind"`,
+       (r ->> 'tenants_behind')::integer as "tenantsBehind", (r ->> 'writes_wait')::boolean as "writesWait"
+     from core.readiness() r`,
   ) as unknown as Promise<pg.QueryResult<QueueState>[]>;
   try {
     const answer = (await Promise.race([reading, timeout]))[1]?.rows[0];

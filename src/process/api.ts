@@ -42,7 +42,13 @@ const keepAliveMs = 65_000;
 async function readiness(pool: Pick<SchoolPool, 'query'>, expected: string, writes: boolean): Promise<Readiness> {
   try {
     const { rows } = await pool.query<{
-      ready: { fingerprint: string; served_fingerprints?: string[]; tenants_behind: number; worker: boolean };
+      ready: {
+        fingerprint: string;
+        served_fingerprints?: string[];
+        tenants_behind: number;
+        worker: boolean;
+        writes_wait?: boolean;
+      };
     }>('select core.readiness() as ready');
     const state = rows[0]?.ready;
     return {
@@ -50,7 +56,7 @@ async function readiness(pool: Pick<SchoolPool, 'query'>, expected: string, writ
       migrations: state?.fingerprint === expected || (state?.served_fingerprints?.includes(expected) ?? false),
       worker: state?.worker ?? false,
       tenants_behind: state?.tenants_behind ?? null,
-      writes,
+      writes: writes && !state?.writes_wait,
     };
   } catch {
     return { database: false, migrations: false, worker: false, tenants_behind: null, writes };

@@ -28,7 +28,7 @@ export interface Metrics {
   watchStreams(count: () => number): void;
   /** Reports the schools that have kept the database busiest in the last minute. */
   watchSchools(busiest: SchoolLoad['busiest']): void;
-  /** Reports whether the writes of this process fail because the database cannot write. */
+  /** Reports whether the writes of this process fail because the database cannot write, or wait for a replica. */
   watchWrites(areFailing: () => boolean): void;
   /** Records the duration of the jobs of this process. */
   watchJobs(events: WorkerEvents): void;
@@ -331,7 +331,12 @@ export async function openMetrics({ host, port, pool, logger }: MetricsOptions):
     registers,
   }).set({ version: packageJson.version }, 1);
   const { requests, calls, deliveries, finishedJobs } = createEventMetrics(prom, registers);
-  const queue = queueReader(pool, logger, createQueueGauges(prom, registers));
+  const setGauges = createQueueGauges(prom, registers);
+  let doWritesWait = false;
+  const queue = queueReader(pool, logger, (state) => {
+    doWritesWait = state?.writesWait ?? false;
+    setGauges(state);
+  });
   const pools = createPoolGauges(prom, registers);
   createRefusalCounter(prom, registers);
 
@@ -369,10 +374,12 @@ export async function openMetrics({ host, port, pool, logger }: MetricsOptions):
     watchWrites(areFailing) {
       new prom.Gauge({
         name: 'school_writes_failing',
-        help: 'Whether the last write of this process failed because the database cannot write, at most a minute ago.',
+        help:
+          'Whether the last write of this process failed because the database cannot write, at most a minute ago, or ' +
+          'writes wait for a synchronous replica.',
         registers,
         collect() {
-          this.set(areFailing() ? 1 : 0);
+          this.set(areFailing() || doWritesWait ? 1 : 0);
         },
       });
     },

@@ -180,3 +180,24 @@ test('a database restart under load causes only 503 responses: no 500, no partia
   for (const address of ['late', 'after'])
     expect((await mails()).filter((mail) => mail.includes(`${address}@restart.example`))).toHaveLength(1);
 });
+
+test('is degraded while writes wait for a synchronous replica that is away, and the writes end when it is off', async () => {
+  const set = (change: string) =>
+    withOwner(ownerUrl, async (owner) => {
+      await owner.query(`alter system ${change}`);
+      await owner.query('select pg_reload_conf()');
+    });
+  const reasons = async () =>
+    ((await (await fetch(`${url}/api/health/ready`)).json()) as { data: { reasons: string[] } }).data.reasons;
+  await until(async () => (await reasons()).length === 0);
+  await set("set synchronous_standby_names = 'away'");
+  try {
+    const write = request('POST', '', { first_name: 'Late', last_name: 'Commit', class_id: 1 });
+    await until(async () => (await reasons()).includes('writes'));
+    await set('reset synchronous_standby_names');
+    expect((await write).status).toBe(201);
+    await until(async () => (await reasons()).length === 0);
+  } finally {
+    await set('reset synchronous_standby_names');
+  }
+}, 60_000);

@@ -26,7 +26,9 @@ const Ready = z
       description: 'Schools whose tables are not migrated yet. Their requests get 503 until they are.',
     }),
     writes: z.boolean().meta({
-      description: 'false for a minute after the database could not write, for example because its disk is full.',
+      description:
+        'false for a minute after the database could not write, for example because its disk is full, and while ' +
+        'writes wait for a synchronous replica.',
     }),
   })
   .meta({ id: 'Ready' });
