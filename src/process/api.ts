@@ -16,7 +16,7 @@ import { tokens } from '../http/credentials/tokens.ts';
 import { anonymousCallers } from '../database/anonymous-callers.ts';
 import { dispatcher } from '../database/call.ts';
 import { fingerprint } from '../database/migrate/install.ts';
-import { requireNamedStatements } from '../database/pool/named-statements.ts';
+import { requireNamedStatements } from '../database/pool/pooler-checks.ts';
 import { apiPool } from '../database/pool/pool.ts';
 import type { SchoolPool } from '../database/pool/school-pool.ts';
 import { schoolServers } from '../servers/school-servers.ts';
@@ -135,7 +135,7 @@ export async function startApi({
   // Imported here to save memory and time in processes that run only the worker.
   const { createApp } = await import('./app.ts');
   if (config.API_DATABASE_URL !== undefined && config.PREPARED_STATEMENTS)
-    await requireNamedStatements(config.API_DATABASE_URL);
+    await requireNamedStatements('API_DATABASE_URL', config.API_DATABASE_URL);
   const listenUrl = config.SESSION_DATABASE_URL ?? config.API_DATABASE_URL;
   const listenUrls = config.LISTEN_DATABASE_URL ?? (listenUrl === undefined ? undefined : [listenUrl]);
   const hasSeveralServers = listenUrls !== undefined && listenUrls.length > 1;

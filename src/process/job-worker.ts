@@ -4,11 +4,20 @@ import type { WorkerEvents } from 'graphile-worker';
 import type { Worker } from '../../workers/worker.ts';
 import { exportsFolder } from '../database/archive.ts';
 import { rolePool } from '../database/pool/pool.ts';
+import { requireNamedStatements, requireSessions } from '../database/pool/pooler-checks.ts';
 import { endsWhileAnswered, endsWithin } from './end-in-time.ts';
 import { type PartOptions, startAnalytics } from './part.ts';
 
 /** How long a worker that has stopped waits for the end of its connections: a server may be silent. */
 const closeTimeoutMs = 5_000;
+
+/** @throws if a pooler breaks the statements or the locks of a worker */
+async function checkPoolers(config: PartOptions['config']): Promise<void> {
+  const { WORKER_DATABASE_URL: workerUrl, SESSION_DATABASE_URL: sessionUrl, PREPARED_STATEMENTS: canPrepare } = config;
+  if (workerUrl !== undefined && canPrepare) await requireNamedStatements('WORKER_DATABASE_URL', workerUrl);
+  if (sessionUrl !== undefined) await requireSessions('SESSION_DATABASE_URL', sessionUrl);
+  else if (workerUrl !== undefined) await requireSessions('WORKER_DATABASE_URL', workerUrl);
+}
 
 /**
  * Starts a worker with its own connection pool.
@@ -31,8 +40,9 @@ export async function startJobWorker({
     import('../../workers/webhooks.ts'),
     import('../../workers/worker.ts'),
   ]);
+  // The URLs of the settings lead to the database of this process.
+  if (node === undefined) await checkPoolers(config);
   const openPool = (url: string | undefined) => rolePool('school_worker', ownerUrl, url, config.WORKER_CONCURRENCY + 4);
-  // The other URLs lead to the database of this process.
   const workerUrl = node === undefined ? config.WORKER_DATABASE_URL : undefined;
   const pool = openPool(workerUrl);
   const sessionPool =

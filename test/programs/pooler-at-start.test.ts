@@ -26,7 +26,7 @@ const pooler = await findPooler();
   ['the same backend for two connections', 0],
   ['backends in turn', 1],
 ])(
-  'an API process behind a PgBouncer with %s, which breaks prepared statements, ends with the setting that mends it',
+  'processes behind a PgBouncer with %s, which breaks prepared statements and locks, end with the setting that mends it',
   async (_how, roundRobin) => {
     const database = await testDatabase();
     const [server] = await database.query<{ folder: string; host: string }>(
@@ -48,18 +48,25 @@ const pooler = await findPooler();
       join(folder, 'settings.ini'),
       ['[databases]', `* = host=${server?.host ?? ''}`, '[pgbouncer]', ...lines, ''].join('\n'),
     );
-    await writeFile(settings.auth_file, '"school_api" ""\n');
+    await writeFile(settings.auth_file, '"school_api" ""\n"school_worker" ""\n');
     const { uid, gid } = await stat(server?.folder ?? '');
     await chown(folder, uid, gid);
     const child = spawn(pooler ?? '', ['-q', join(folder, 'settings.ini')], { uid, gid, cwd: folder, stdio: 'ignore' });
     const ended = new Promise((done) => child.on('exit', done));
     try {
       await until(async () => ((await exists(join(folder, '.s.PGSQL.6433'))) ? true : undefined));
-      const start = (prepared: string) =>
-        startProgram('src/main.ts', ['--only', 'api'], {
+      const throughPooler = (role: string) =>
+        `postgres://${role}@/${name}?host=${encodeURIComponent(folder)}&port=6433`;
+      const start = (
+        prepared: string,
+        part = 'api',
+        session = database.url.replace('//postgres@', '//school_worker@'),
+      ) =>
+        startProgram('src/main.ts', ['--only', part], {
           DATABASE_URL: database.url,
-          API_DATABASE_URL: `postgres://school_api@/${name}?host=${encodeURIComponent(folder)}&port=6433`,
-          SESSION_DATABASE_URL: database.url.replace('//postgres@', '//school_worker@'),
+          API_DATABASE_URL: throughPooler('school_api'),
+          WORKER_DATABASE_URL: throughPooler('school_worker'),
+          SESSION_DATABASE_URL: session,
           PREPARED_STATEMENTS: prepared,
           PORT: '0',
           DATA_DIR: folder,
@@ -72,6 +79,13 @@ const pooler = await findPooler();
       await ready(served);
       served.kill('SIGTERM');
       await served.ended;
+      expect((await start('true', 'worker').ended).stderr).toContain('WORKER_DATABASE_URL leads through a pooler');
+      const worker = await start('false', 'worker', throughPooler('school_worker')).ended;
+      expect([worker.code, worker.stderr]).toEqual([1, expect.stringContaining('SESSION_DATABASE_URL leads through')]);
+      const runs = start('false', 'worker');
+      await ready(runs);
+      runs.kill('SIGTERM');
+      await runs.ended;
     } finally {
       child.kill('SIGTERM');
       await ended;
