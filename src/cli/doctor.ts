@@ -9,7 +9,7 @@ import { type Progress, progress } from './progress.ts';
 import { asFound, type Found, groupProblems, type ProblemGroup } from './group-problems.ts';
 import { reasonOf } from '../domain/reason.ts';
 import { homeName, onEachServer, serversOfCommand, serverOfSchool } from '../servers/servers.ts';
-import { checkClock, checkDisk, checkServices, type Problem } from './server-checks.ts';
+import { checkClock, checkDisk, checkLogins, checkServices, type Problem } from './server-checks.ts';
 
 interface Violation {
   invariant: string;
@@ -56,6 +56,12 @@ async function fix(client: pg.Client, { is_harmless, remedies }: ProblemGroup): 
   return ` (could not be fixed${ofAll}: ${failures[0] ?? ''})`;
 }
 
+/** How a server is checked. */
+interface ServerOptions extends DoctorOptions {
+  /** The settings and the disk of this machine are checked once, with the home. */
+  isNode: boolean;
+}
+
 /** The number of problems by level. One that was fixed does not count. */
 type Summary = Record<Problem['level'], number>;
 
@@ -84,16 +90,16 @@ async function report(
 }
 
 /** The problems of the server, of its functions and of the machine of this process. */
-async function findServerProblems(config: Config, ownerUrl: string, options: DoctorOptions): Promise<Problem[]> {
-  const [ofDatabase, ofServices, ofDisk] = await Promise.all([
+async function findServerProblems(config: Config, ownerUrl: string, options: ServerOptions): Promise<Problem[]> {
+  const [ofDatabase, ...ofMachine] = await Promise.all([
     withOwner(ownerUrl, async (client) => [
       ...(await client.query<Problem>('select * from core.find_server_problems()')).rows,
       ...(await checkClock(client)),
     ]),
-    options.offline ? [] : checkServices(config),
-    checkDisk(config.DATA_DIR, options.minFree),
+    ...(options.isNode ? [] : [checkDisk(config.DATA_DIR, options.minFree), checkLogins(config)]),
+    ...(options.isNode || options.offline ? [] : [checkServices(config)]),
   ]);
-  return [...ofDatabase, ...ofDisk, ...ofServices];
+  return [...ofDatabase, ...ofMachine.flat()];
 }
 
 /** The definitions of a new school as JSON, or why no school can be created. The school is rolled back. */
@@ -180,7 +186,7 @@ async function checkServer(
   config: Config,
   url: string,
   tenantId: string | undefined,
-  options: DoctorOptions,
+  options: ServerOptions,
   { bar, server }: Output,
 ): Promise<{ schools: number; summary: Summary }> {
   const { json = false } = options;
@@ -242,11 +248,13 @@ export async function doctor(config: Config, options: DoctorOptions): Promise<nu
     const servers = id === undefined ? await serversOfCommand(ownerUrl) : [await serverOfSchool(ownerUrl, id)];
     const bar = progress(100);
     const results = await onEachServer(servers, ({ name, url }) =>
-      // The email and push services, and the disk of this machine, are checked once.
-      checkServer(config, url, id, name === homeName ? options : { ...options, offline: true, minFree: 0 }, {
-        bar,
-        server: servers.length > 1 ? name : undefined,
-      }),
+      checkServer(
+        config,
+        url,
+        id,
+        { ...options, isNode: name !== homeName },
+        { bar, server: servers.length > 1 ? name : undefined },
+      ),
     ).finally(bar.stop);
     const total = { schools: 0, error: 0, warning: 0 };
     for (const { server, error, result } of results) {

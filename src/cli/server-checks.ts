@@ -1,8 +1,12 @@
-import { statfs } from 'node:fs/promises';
+import { access, constants, stat, statfs } from 'node:fs/promises';
 import { connect } from 'node:net';
+import { dirname } from 'node:path';
 import { createTransport } from 'nodemailer';
 import type pg from 'pg';
+import { requireSessions } from '../database/pool/pooler-checks.ts';
+import { reasonOf } from '../domain/reason.ts';
 import type { Config } from '../process/config.ts';
+import { checkReachable } from '../process/database-access.ts';
 
 /** A problem of the server. db/core/server-checks.sql has those that the database can find. */
 export interface Problem {
@@ -44,10 +48,39 @@ export async function checkClock(client: pg.ClientBase, now: () => number = Date
   ];
 }
 
+/** The folder itself, or the one above it in which the service would create it. @throws if it cannot be written */
+async function writableFolder(path: string): Promise<string> {
+  try {
+    // The slash makes a file an error.
+    await stat(`${path}/`);
+    await access(path, constants.W_OK | constants.X_OK);
+    return path;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || dirname(path) === path) throw error;
+    return writableFolder(dirname(path));
+  }
+}
+
 /** @param minFreeMb  less free space than this is a problem */
 export async function checkDisk(dataDir: string, minFreeMb: number): Promise<Problem[]> {
-  const disk = await statfs(dataDir).catch(() => undefined);
-  if (!disk) return [];
+  let folder: string;
+  try {
+    folder = await writableFolder(dataDir);
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    return [
+      {
+        check_name: 'disk',
+        // The service may run as another user.
+        level: 'warning',
+        what: `The folder ${dataDir} (DATA_DIR) cannot be written by this user (${code ?? message}).`,
+        why: 'Exports of deleted schools, and emails without SMTP_URL, are written there.',
+        remedy: `Run the doctor as the user of the service. If it says the same: chown <user> ${dataDir}`,
+        is_harmless: false,
+      },
+    ];
+  }
+  const disk = await statfs(folder);
   const freeMb = Math.floor((disk.bavail * disk.bsize) / 1024 / 1024);
   if (freeMb >= minFreeMb) return [];
   return [
@@ -60,6 +93,48 @@ export async function checkDisk(dataDir: string, minFreeMb: number): Promise<Pro
       is_harmless: false,
     },
   ];
+}
+
+/** Tries the logins of the settings other than DATABASE_URL, as the processes of the service use them. */
+export async function checkLogins(config: Config): Promise<Problem[]> {
+  const jobs = 'No worker starts, and jobs are not processed.';
+  const logins = [
+    ['API_DATABASE_URL', 'school_api', 'No API process starts, and requests fail.'],
+    ['WORKER_DATABASE_URL', 'school_worker', jobs],
+    ['SESSION_DATABASE_URL', 'school_worker', jobs],
+    ['ANALYTICS_DATABASE_URL', 'school_graphql', 'Analysts and saved questions get no answers.'],
+  ] as const;
+  const check = async ([setting, role, why]: (typeof logins)[number]): Promise<Problem[]> => {
+    const url = config[setting];
+    if (url === undefined) return [];
+    const problem = (what: string): Problem[] => [
+      {
+        check_name: 'logins',
+        level: 'error',
+        what,
+        why,
+        remedy: `Correct ${setting} or what it leads to. Then restart the processes that use it.`,
+        is_harmless: false,
+      },
+    ];
+    try {
+      let user = '';
+      await checkReachable(url, setting, async (client) => {
+        const { rows } = await client.query<{ user: string; may: boolean }>(
+          `select current_user as user, current_user = $1
+             or $1 = 'school_graphql' and pg_has_role('school_analyst', 'member') as may`,
+          [role],
+        );
+        if (!rows[0]?.may) user = rows[0]?.user ?? '';
+      });
+      if (user !== '') return problem(`${setting} logs in as ${user}, and not as ${role}.`);
+      if (setting === 'SESSION_DATABASE_URL') await requireSessions(setting, url);
+      return [];
+    } catch (error) {
+      return problem(reasonOf(error));
+    }
+  };
+  return (await Promise.all(logins.map(check))).flat();
 }
 
 /** @throws when nothing accepts a connection there */

@@ -18,8 +18,12 @@ export const databaseName = 'school';
 /** Formats a time as `2026-09-01 08:45 UTC`. */
 export const formatMinute = (time: Date): string => `${time.toISOString().slice(0, 16).replace('T', ' ')} UTC`;
 
-/** A client for a database URL, not yet connected, and `host:port` for messages. @throws when the URL is malformed */
-function clientFor(url: string): { client: pg.Client; address: string } {
+/**
+ * A client for a database URL, not yet connected, and `host:port` for messages.
+ * @param setting  the name of the setting that has the URL
+ * @throws when the URL is malformed
+ */
+function clientFor(url: string, setting: string): { client: pg.Client; address: string } {
   try {
     const client = new pg.Client({
       connectionString: url,
@@ -29,7 +33,7 @@ function clientFor(url: string): { client: pg.Client; address: string } {
     return { client, address: `${client.host}:${String(client.port)}` };
   } catch (cause) {
     throw new Error(
-      'DATABASE_URL is not a valid URL. Write special characters of the password in percent-encoding: ' +
+      `${setting} is not a valid URL. Write special characters of the password in percent-encoding: ` +
         '@ as %40, : as %3A, / as %2F, # as %23, % as %25.',
       { cause },
     );
@@ -38,38 +42,53 @@ function clientFor(url: string): { client: pg.Client; address: string } {
 
 /** The location of a database, without user and password. */
 export function describeDatabase(url: string): string {
-  const { client, address } = clientFor(url);
+  const { client, address } = clientFor(url, 'DATABASE_URL');
   return `${address}, database ${client.database ?? ''}`;
 }
 
-/** Explains in one line why the connection failed and which part of DATABASE_URL to check. */
-function explainFailure(error: unknown, client: pg.Client, address: string): string {
+/** Explains in one line why the connection failed and which part of the setting to check. */
+function explainFailure(error: unknown, client: pg.Client, address: string, setting: string): string {
   const { code = '', message } = error as { code?: string; message: string };
   if (code === '3D000')
-    return `The server at ${address} has no database ${client.database ?? ''}. Create it, or check DATABASE_URL.`;
+    return `The server at ${address} has no database ${client.database ?? ''}. Create it, or check ${setting}.`;
+  if (code === '28000' && message.includes('pg_hba.conf'))
+    return (
+      `The database at ${address} does not let the user ${client.user ?? ''} in from here (${message}). ` +
+      'Add a line to its pg_hba.conf and reload it. If the line begins with hostssl, ' +
+      `${setting} needs sslmode=verify-full and sslrootcert.`
+    );
   if (code.startsWith('28'))
     return (
       `The database at ${address} rejected the user ${client.user ?? ''} (${message}). ` +
-      'Check the user and the password in DATABASE_URL.'
+      `Check the user and the password in ${setting}.`
     );
   if (code === 'ENOTFOUND' || code === 'EAI_AGAIN')
-    return `The host ${client.host} was not found (${code}). Check the host in DATABASE_URL.`;
+    return `The host ${client.host} was not found (${code}). Check the host in ${setting}.`;
   if (/^(E[A-Z]+|57.*|08.*|)$/.test(code))
     return (
       `The database at ${address} does not respond (${code || message}). ` +
-      'Check that Postgres is running there, and the host and the port in DATABASE_URL.'
+      `Check that Postgres is running there, and the host and the port in ${setting}.`
     );
   return `The database at ${address} cannot be used: ${message}`;
 }
 
-/** Connects once. @throws an error with one line that says what to check, when the connection fails */
-export async function checkReachable(url: string): Promise<void> {
-  const { client, address } = clientFor(url);
+/**
+ * Connects once, and runs `work` with the connection.
+ * @param setting  the name of the setting that has the URL
+ * @throws an error with one line that says what to check, when the connection or `work` fails
+ */
+export async function checkReachable(
+  url: string,
+  setting = 'DATABASE_URL',
+  work: (client: pg.Client) => Promise<void> = () => Promise.resolve(),
+): Promise<void> {
+  const { client, address } = clientFor(url, setting);
   client.on('error', () => undefined);
   try {
     await client.connect();
+    await work(client);
   } catch (error) {
-    throw new Error(explainFailure(error, client, address), { cause: error });
+    throw new Error(explainFailure(error, client, address, setting), { cause: error });
   } finally {
     await client.end().catch(() => undefined);
   }

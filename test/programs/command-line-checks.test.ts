@@ -290,4 +290,28 @@ describe('school doctor --server', () => {
     expect(offline.map((line) => line.check_name)).not.toContain('smtp');
     expect(offline).toContainEqual(expect.objectContaining({ check_name: 'disk', level: 'error' }));
   }, 30_000);
+
+  test('reports a DATA_DIR that cannot be written, and addresses of the settings that are of no use', async () => {
+    const at = (role: string) => database.url.replace('//postgres@', `//${role}@`);
+    const closed = await freePort();
+    const { stdout } = await doctor(['--server', '--json', '--offline'], {
+      DATA_DIR: `${import.meta.filename}/data`,
+      API_DATABASE_URL: at('school_worker'),
+      WORKER_DATABASE_URL: at('nobody'),
+      SESSION_DATABASE_URL: at('school_worker'),
+      ANALYTICS_DATABASE_URL: `postgres://school_graphql@127.0.0.1:${closed}/school`,
+    });
+    const found = stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as { check_name?: string; what: string })
+      .filter(({ check_name: name }) => name === 'disk' || name === 'logins');
+    expect(found.map(({ what }) => what)).toEqual([
+      `The folder ${import.meta.filename}/data (DATA_DIR) cannot be written by this user (ENOTDIR).`,
+      'API_DATABASE_URL logs in as school_worker, and not as school_api.',
+      expect.stringMatching(/^The database at .* rejected the user nobody .* in WORKER_DATABASE_URL\.$/),
+      `The database at 127.0.0.1:${closed} does not respond (ECONNREFUSED). Check that Postgres is running there, and ` +
+        'the host and the port in ANALYTICS_DATABASE_URL.',
+    ]);
+  }, 30_000);
 });

@@ -1,4 +1,4 @@
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
@@ -6,7 +6,7 @@ import { type EmbeddedServer, startEmbedded } from '../../src/database/embedded.
 import { withOwner } from '../../src/database/pool/pool.ts';
 import type { Client } from '../support/client/client.ts';
 import { copyMigratedCluster } from '../support/server/own-server.ts';
-import { freePort, type Program, ready, startProgram } from '../support/server/processes.ts';
+import { freePort, type Program, ready, runProgram, startProgram } from '../support/server/processes.ts';
 
 const { client } = shared;
 
@@ -201,3 +201,25 @@ test('is degraded while writes wait for a synchronous replica that is away, and 
     await set('reset synchronous_standby_names');
   }
 }, 60_000);
+
+test('an address that pg_hba.conf does not let in is reported with what to change', async () => {
+  const [file] = await withOwner(
+    ownerUrl,
+    async (owner) => (await owner.query<{ hba_file: string }>('show hba_file')).rows,
+  );
+  const rules = await readFile(file?.hba_file ?? '', 'utf8');
+  const use = async (text: string) => {
+    await writeFile(file?.hba_file ?? '', text);
+    await withOwner(ownerUrl, (owner) => owner.query('select pg_reload_conf()'));
+  };
+  await use(`host all stranger 127.0.0.1/32 reject\n${rules}`);
+  try {
+    const DATABASE_URL = ownerUrl.replace('postgres@', 'stranger@');
+    await until(async () => {
+      const { stderr } = await runProgram('src/cli/main.ts', ['status'], { DATABASE_URL });
+      return stderr.includes('Add a line to its pg_hba.conf and reload it.');
+    });
+  } finally {
+    await use(rules);
+  }
+}, 30_000);
