@@ -32,6 +32,9 @@ function clientFor(url: string, setting: string): { client: pg.Client; address: 
     });
     return { client, address: `${client.host}:${String(client.port)}` };
   } catch (cause) {
+    const { code, path } = cause as NodeJS.ErrnoException;
+    // A certificate (sslrootcert, sslcert, sslkey).
+    if (path !== undefined) throw new Error(`${setting} names the file ${path}, which cannot be read (${code ?? ''}).`);
     throw new Error(
       `${setting} is not a valid URL. Write special characters of the password in percent-encoding: ` +
         '@ as %40, : as %3A, / as %2F, # as %23, % as %25.',

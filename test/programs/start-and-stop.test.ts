@@ -278,6 +278,10 @@ describe('node src/main.ts', () => {
         'DATABASE_URL is not a valid URL. Write special characters of the password in percent-encoding: ' +
           '@ as %40, : as %3A, / as %2F, # as %23, % as %25.\n',
       ],
+      [
+        'postgres://me@localhost/school?sslmode=verify-full&sslrootcert=/none/ca.pem',
+        'DATABASE_URL names the file /none/ca.pem, which cannot be read (ENOENT).\n',
+      ],
     ] as const) {
       refused = { DATABASE_URL, stderr };
       expect(await runProgram('src/main.ts', [], { DATA_DIR, DATABASE_URL })).toMatchObject({
