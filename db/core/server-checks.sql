@@ -359,8 +359,8 @@ create function core.check_replication(p_max_bytes bigint default 1000000000) re
     where not pg_is_in_recovery() and pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn) >= p_max_bytes
   $$;
 comment on function core.check_replication is
-  'A slot without a reader fills the disk with WAL, and its replica cannot replace this server. A replica that is behind '
-  'shows old data.';
+  'A slot without a reader fills the disk with WAL, and its replica cannot replace this server. A replica that is '
+  'behind shows old data.';
 
 create function core.check_synchronous_replicas() returns setof core.finding
   language sql stable set search_path = pg_catalog, pg_temp as $$
