@@ -141,6 +141,7 @@ export async function undo(databaseUrl: string, bench: BenchCase, schools: Schoo
         `set search_path = tenant_${id}, public; delete from notification_delivery; delete from notification; ${sql(students)}`,
       );
     await owner.query('select graphile_worker.complete_jobs(array(select id from core.jobs()))');
+    await owner.query('truncate platform.outbox');
     if (schools.length === 1) await vacuum(owner, schools);
   });
 }

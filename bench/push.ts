@@ -106,7 +106,8 @@ try {
       const enqueued = performance.now();
       for (;;) {
         const { rows } = await owner.query<{ pending: boolean }>(
-          `select exists (select from tenant_${tenant}.notification_delivery where status = 'pending') as pending`,
+          `select exists (select from platform.outbox)
+             or exists (select from tenant_${tenant}.notification_delivery where status = 'pending') as pending`,
         );
         if (!rows[0]?.pending) break;
         await new Promise((done) => setTimeout(done, 50));

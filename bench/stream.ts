@@ -11,7 +11,7 @@ import { migrate } from '../src/database/migrate/migrate.ts';
 import { createOperator } from '../src/database/operator.ts';
 import { withOwner } from '../src/database/pool/pool.ts';
 import { count } from './run.ts';
-import { startApi } from './service.ts';
+import { startApi, startWorker } from './service.ts';
 import { usage } from './usage.ts';
 
 // `npm run bench:stream -- [streams]`: opens notification streams in one process and measures its memory and the delay
@@ -63,6 +63,7 @@ async function run(): Promise<void> {
   const passwordHash = await passwords().hash('bench-password');
   const secret = randomBytes(32).toString('hex');
   const service = await startApi(databaseUrl, secret, 10, folder, (stop) => cleanups.push(stop));
+  await startWorker(databaseUrl, secret, folder, (stop) => cleanups.push(stop));
   const signing = tokens([secret]);
 
   const [tenantId, sessions] = await withOwner(databaseUrl, async (owner) => {

@@ -53,6 +53,10 @@ begin
       from core.operation
       where locked_by is not null and to_regprocedure(format('api.%I(jsonb)', locked_by)) is null
     union all
+    select format('the event %s has the recipients api.%s(jsonb), which is not defined', key, recipients)
+      from core.notification_event
+      where to_regprocedure(format('api.%I(jsonb)', recipients)) is null
+    union all
     select format('the operation %s has the reader %s, which is no operation that reads', name, reader)
       from core.operation
       where reader not in (select r.name from core.operation r where not r.writes)

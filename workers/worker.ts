@@ -5,6 +5,7 @@ import type pg from 'pg';
 import { traceIdOf, validTraceparent } from '../src/domain/tracing.ts';
 import type { TaskContext } from './task-context.ts';
 import { loadJobs } from './jobs.ts';
+import { startOutbox } from './outbox.ts';
 import { queuePool } from './queue-pool.ts';
 import { ownLock, unlockAbandonedJobs } from './unlock-jobs.ts';
 
@@ -101,11 +102,13 @@ export async function startWorker(
     await runner.stop().catch(() => undefined);
     throw error;
   });
+  const stopOutbox = startOutbox(context);
   const stopChecking = unlockAbandonedJobs(pool, logger, { name: lockedBy, running }, crashCheckMs);
   return {
     isAlive: () => isAlive,
     async stop() {
       stopping.abort();
+      await stopOutbox();
       await stopChecking();
       await runner.stop().catch(() => undefined);
       await waitForUnlockedJobs(pool, lockedBy);

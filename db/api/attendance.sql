@@ -337,35 +337,38 @@ comment on function api.attendance_mark is
   'that the user does not teach, conflict for new marks on a holiday and for marks of the class of that day.';
 
 create function api.attendance_notify(p_marks json, p_class_id bigint, p_date date) returns void
-  language plpgsql as $$
-declare
-  -- A mark that had this status before was already announced.
-  v_students_by_status json := core.run_prepared($statement$
-    with day as materialized (
-      select api.class_name(c.name, c.section) as class_name, core.written_day(r.date) as date
-      from jsonb_to_record((select core.parameters())) r (class_id bigint, date date)
-      join class c on c.id = r.class_id
-    )
-    select json_object_agg(status, students)
-    from (
-      select m.status, json_agg(json_build_object(
-          'student_id', m.student_id, 'class_name', day.class_name, 'date', day.date) order by m.student_id) as students
-      from jsonb_to_recordset((select core.parameters() -> 'marks')) m (id bigint, student_id bigint, status text)
-      cross join day
-      where not exists (
-        select from attendance_correction x where x.attendance_id = m.id and x.status = m.status)
-      group by m.status
-    ) new
-  $statement$, jsonb_build_object('marks', p_marks, 'class_id', p_class_id, 'date', p_date));
+  language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
-  perform core.notify_all((
-    select jsonb_agg(jsonb_build_object(
-      'event', 'attendance.' || status, 'recipients', api.student_recipients(students::jsonb)) order by status)
-    from json_each(v_students_by_status) s (status, students)));
+  perform core.notify('attendance.' || status, jsonb_build_object(
+      'attendance_ids', ids, 'status', status, 'class_id', p_class_id, 'date', p_date))
+    from (
+      select status, jsonb_agg(id order by id) as ids
+      from json_to_recordset(p_marks) m (id bigint, status text)
+      group by status
+      order by status
+    ) marked;
 end $$;
 comment on function api.attendance_notify is
-  'Notifies students and parents of marks [{id, student_id, status}] that say absent or late, once for each mark and '
-  'status, even if the mark is corrected several times.';
+  'Writes down that students were marked absent or late: [{id, student_id, status}].';
+
+create function api.attendance_recipients(p jsonb) returns jsonb language sql stable as $$
+  select api.student_recipients(jsonb_agg(jsonb_build_object(
+    'student_id', a.student_id,
+    'class_name', api.class_name(c.name, c.section),
+    'date', core.written_day((p ->> 'date')::date)) order by a.student_id))
+  from attendance a
+  join class c on c.id = (p ->> 'class_id')::bigint
+  where a.id = any (array(select jsonb_array_elements_text(p -> 'attendance_ids')::bigint))
+    and a.status = p ->> 'status'
+    and not exists (
+      select from attendance_correction x
+      where x.attendance_id = a.id and x.status = a.status and x.created_at < (p ->> 'at')::timestamptz)
+$$;
+comment on function api.attendance_recipients is
+  'The recipients of attendance.absent and attendance.late, {attendance_ids, status, class_id, date, at}: the students '
+  'and their parents, once for each mark and status, even if the mark is corrected several times. A correction keeps '
+  'the earlier status: one before this event means that the status was announced. Without marks that have another '
+  'status now.';
 
 create function api.attendance_my_classes(p jsonb) returns json language sql stable as $$
   select core.record_page('attendance_class', p || case

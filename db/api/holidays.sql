@@ -126,35 +126,34 @@ comment on function api.require_no_other_holiday is
 create function api.holidays_create(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint;
-  v_date date;
-  v_scope text;
 begin
   perform api.require_no_other_holiday(p);
   v_id := core.record_insert('holiday', p);
-  select case
-        when h.is_recurring then (
-          select min(n.date) from api.holidays_between(core.today() + 1, core.today() + 366) n where n.id = h.id)
-        else h.date
-      end
-    into v_date
-    from holiday h
-    where h.id = v_id;
-  if v_date > core.today() then
-    v_scope := core.widen_scope();
-    perform core.notify('holiday.added', (
-      select jsonb_agg(jsonb_build_object(
-        'user_id', u.id,
-        'variables', jsonb_build_object('holiday_name', p ->> 'name', 'date', core.written_day(v_date))))
-      from user_account u
-      where u.is_active and u.deleted_at is null));
-    perform core.restore_scope(v_scope);
-  end if;
+  perform core.notify('holiday.added', jsonb_build_object('holiday_id', v_id));
   return api.holiday_record(v_id);
 end $$;
 comment on function api.holidays_create is
   'Creates a holiday: {name, date, is_recurring}. Existing attendance marks of the day stay. Notifies all users if the '
   'holiday, or the next date of a recurring one, is in the future. Raises conflict if the day has a holiday with this '
   'name.';
+
+create function api.holiday_recipients(p jsonb) returns jsonb language sql stable as $$
+  select jsonb_agg(jsonb_build_object('user_id', u.id, 'variables', jsonb_build_object(
+    'holiday_name', h.name, 'date', core.written_day(next.date))) order by u.id)
+  from holiday h
+  cross join lateral (
+    select case
+      when h.is_recurring then (
+        select min(n.date) from api.holidays_between(core.today() + 1, core.today() + 366) n where n.id = h.id)
+      else h.date
+    end as date
+  ) next
+  cross join user_account u
+  where h.id = (p ->> 'holiday_id')::bigint and next.date > core.today() and u.is_active and u.deleted_at is null
+$$;
+comment on function api.holiday_recipients is
+  'The recipients of holiday.added, {holiday_id}: all users, if the holiday, or the next date of a recurring one, is '
+  'in the future.';
 
 create function api.holidays_update(p jsonb) returns json language plpgsql as $$
 begin

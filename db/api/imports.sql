@@ -479,7 +479,10 @@ begin
       from jsonb_array_elements(v_rows) with ordinality r (value, n)
     ) r;
   perform core.enforce_plan_limits();
-  perform api.notify_accounts(array(select value::bigint from jsonb_each_text(v_logins)));
+  if v_logins <> '{}' then
+    perform core.notify('account.created', jsonb_build_object(
+      'user_ids', array(select value::bigint from jsonb_each_text(v_logins))));
+  end if;
   return api.import_report(p, '{}', v_warnings, v_ids);
 end $$;
 comment on function api.imports_students is
@@ -515,7 +518,10 @@ begin
       '{"is_active": true}' || value || jsonb_build_object('user_id', v_logins -> (value ->> 'row')) order by n))
     into v_ids from jsonb_array_elements(v_rows) with ordinality r (value, n);
   perform core.enforce_plan_limits();
-  perform api.notify_accounts(array(select value::bigint from jsonb_each_text(v_logins)));
+  if v_logins <> '{}' then
+    perform core.notify('account.created', jsonb_build_object(
+      'user_ids', array(select value::bigint from jsonb_each_text(v_logins))));
+  end if;
   return api.import_report(p, '{}', v_warnings, v_ids);
 end $$;
 comment on function api.imports_teachers is 'Imports teachers, like api.imports_students.';

@@ -297,7 +297,7 @@ begin
     perform core.enqueue_all('send_invoice_reminder',
       array(select jsonb_build_object('invoice_id', id, 'sent_on', p_day) from unnest(v_reminded) id),
       array(select format('%s:%s', id, p_day) from unnest(v_reminded) id));
-    perform api.notify_invoice_reminders(v_reminded);
+    perform core.notify('invoice.reminder', jsonb_build_object('invoice_ids', v_reminded));
   end if;
   return cardinality(v_reminded);
 end $$;

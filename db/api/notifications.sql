@@ -212,12 +212,9 @@ begin
       select jsonb_object_agg(channel, v_words - '{channels,type,action_url}'::text[])
       from jsonb_array_elements_text(v_words -> 'channels') channel
     ),
-    (
-      select jsonb_agg(jsonb_build_object('user_id', id)
-        || case when p ? 'variables' then jsonb_build_object('variables', p -> 'variables') else '{}' end)
-      from unnest(v_user_ids) id
-    ),
-    v_words ->> 'action_url');
+    (select jsonb_agg(jsonb_build_object('user_id', id)) from unnest(v_user_ids) id),
+    v_words ->> 'action_url',
+    p -> 'variables');
   return json_build_object('sent', v_sent);
 end $$;
 comment on function api.notifications_send is
@@ -311,62 +308,76 @@ create function api.locale() returns text language sql stable as $$
 $$;
 comment on function api.locale is 'The locale of the documents of the school.';
 
-create function api.student_recipients(p_students jsonb) returns jsonb language plpgsql stable strict as $$
-begin
-  return core.run_prepared($statement$
-    select json_agg(
-      recipient.value || jsonb_build_object('variables',
-        requested.value - 'student_id' || jsonb_build_object('student_name', s.first_name || ' ' || s.last_name))
-      order by requested.n)
-    from rows from (
-      jsonb_array_elements(core.parameters()),
-      jsonb_to_recordset(core.parameters()) as (student_id bigint)
-    ) with ordinality requested (value, student_id, n)
-    -- With a limit, Postgres looks up each row. It expects 100 times as many and would read all tables.
-    cross join lateral (
-      select * from student where id = requested.student_id limit 1) s
-    left join lateral (
-      select email from user_account where id = s.user_id and is_active and deleted_at is null limit 1) u on true
-    cross join lateral (
-      select jsonb_build_object('user_id', s.user_id) as value
-      where s.user_id is not null
-      union all
-      select jsonb_build_object(
-        'email', s.parent_email,
-        'name', coalesce(s.parent_name, 'Parent of ' || s.first_name || ' ' || s.last_name))
-      where lower(trim(s.parent_email)) <> '' and lower(trim(s.parent_email)) is distinct from u.email
-    ) recipient
-  $statement$, p_students);
-end $$;
+create function api.student_recipients(p_students jsonb) returns jsonb language sql stable as $$
+  select jsonb_agg(
+    recipient.value || jsonb_build_object('variables',
+      requested.value - 'student_id' || jsonb_build_object('student_name', s.first_name || ' ' || s.last_name))
+    order by requested.n)
+  from jsonb_array_elements(p_students) with ordinality requested (value, n)
+  -- With a limit, Postgres looks up each row. It expects 100 times as many and would read all tables.
+  cross join lateral (
+    select * from student where id = (requested.value ->> 'student_id')::bigint limit 1) s
+  left join lateral (
+    select email from user_account where id = s.user_id and is_active and deleted_at is null limit 1) u on true
+  cross join lateral (
+    select jsonb_build_object('user_id', s.user_id) as value
+    where s.user_id is not null
+    union all
+    select jsonb_build_object(
+      'email', s.parent_email,
+      'name', coalesce(s.parent_name, 'Parent of ' || s.first_name || ' ' || s.last_name))
+    where lower(trim(s.parent_email)) <> '' and lower(trim(s.parent_email)) is distinct from u.email
+  ) recipient
+$$;
 comment on function api.student_recipients is
-  'The recipients of an event about students, [{student_id, …variables}], for core.notify: the user of each student, '
-  'and the email address of the parent, unless an active student logs in with the same address. Adds the variable '
-  'student_name.';
+  'The recipients of an event about students, [{student_id, …variables}]: the user of each student, and the email '
+  'address of the parent, unless an active student logs in with the same address. Adds the variable student_name.';
 
-create function api.notify_accounts(p_user_ids bigint[]) returns void language plpgsql as $$
-begin
-  perform core.notify('account.created', (
-    select jsonb_agg(jsonb_build_object('user_id', u.id, 'variables', jsonb_build_object('email', u.email)))
-    from user_account u
-    where u.id = any (p_user_ids)));
-end $$;
-comment on function api.notify_accounts is 'Welcomes new users.';
+create function api.admin_recipients(p jsonb) returns jsonb language sql stable as $$
+  select jsonb_agg(jsonb_build_object('user_id', ur.user_id, 'variables', p) order by ur.user_id)
+  from user_role ur
+  join role r on r.id = ur.role_id and r.is_system and r.name = 'admin'
+$$;
+comment on function api.admin_recipients is
+  'The recipients of an event for the admins of the school, whose facts are the variables of its texts.';
 
-create function api.notify_invoice_reminders(p_invoice_ids bigint[]) returns void language plpgsql as $$
-declare
-  v_currency text := core.school_currency();
-  v_decimals integer := core.currency_decimals(v_currency);
-begin
-  perform core.notify('invoice.reminder', (
-    select jsonb_agg(jsonb_build_object('user_id', s.user_id, 'variables', jsonb_build_object(
-      'student_name', s.first_name || ' ' || s.last_name,
-      'invoice_number', i.invoice_number,
-      'balance', core.written_amount(i.amount - i.paid_amount, v_currency, v_decimals),
-      'due_date', core.written_day(i.due_date))))
-    from invoice i
-    join student s on s.id = i.student_id
-    where i.id = any (p_invoice_ids) and s.user_id is not null));
-end $$;
-comment on function api.notify_invoice_reminders is
-  'Notifies students in the app that a reminder of their invoice was sent. The email with the document is a separate '
-  'job.';
+create function api.webhook_recipients(p jsonb) returns jsonb language sql stable as $$
+  select api.admin_recipients(jsonb_build_object('url', w.url))
+  from webhook w
+  where w.id = (p ->> 'webhook_id')::bigint and not w.is_active
+$$;
+comment on function api.webhook_recipients is
+  'The recipients of webhook.disabled, {webhook_id}: the admins. None if it has been enabled or deleted since.';
+
+create function api.operator_login_recipients(p jsonb) returns jsonb language sql stable as $$
+  select api.admin_recipients(p || jsonb_build_object(
+    'date', core.written_day(local::date),
+    'time', to_char(local, 'HH24:MI'),
+    'until', to_char(local + core.impersonation_lifetime(), 'HH24:MI')))
+  from (select (p ->> 'at')::timestamptz at time zone core.time_zone() as local) began
+$$;
+comment on function api.operator_login_recipients is
+  'The recipients of operator.login, {operator_email, reason, user_name, user_email, at}: the admins.';
+
+create function api.account_recipients(p jsonb) returns jsonb language sql stable as $$
+  select jsonb_agg(jsonb_build_object('user_id', u.id, 'variables', jsonb_build_object('email', u.email)) order by u.id)
+  from user_account u
+  where u.id = any (array(select jsonb_array_elements_text(p -> 'user_ids')::bigint))
+$$;
+comment on function api.account_recipients is 'The recipients of account.created: {user_ids}.';
+
+create function api.invoice_recipients(p jsonb) returns jsonb language sql stable as $$
+  select jsonb_agg(jsonb_build_object('user_id', s.user_id, 'variables', jsonb_build_object(
+    'student_name', s.first_name || ' ' || s.last_name,
+    'invoice_number', i.invoice_number,
+    'balance', core.written_amount(i.amount - i.paid_amount, c.currency, core.currency_decimals(c.currency)),
+    'due_date', core.written_day(i.due_date))) order by i.id)
+  from invoice i
+  join student s on s.id = i.student_id
+  cross join core.school_currency() c (currency)
+  where i.id = any (array(select jsonb_array_elements_text(p -> 'invoice_ids')::bigint))
+    and s.user_id is not null and i.status not in ('void', 'paid')
+$$;
+comment on function api.invoice_recipients is
+  'The recipients of invoice.reminder, {invoice_ids}: the students, in the app, in addition to the email with the '
+  'document, which is a job of its own. Without invoices that have been paid or voided since.';

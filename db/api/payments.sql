@@ -83,7 +83,7 @@ end $$;
 comment on function api.number_next is
   'The next number of a series of this school in the current year, without gaps: RCT-2026-000001. Locks the counter '
   'until the transaction ends, so other transactions of the school that draw a number wait from here on. Call it as '
-  'late as possible: after the locks on bills, and before those on the recipients of notifications.';
+  'late as possible: after the locks on bills.';
 
 -- The lock makes concurrent payments wait, so that each is checked against the balance that the other left.
 create function api.lock_bill(p_table text, p_id bigint) returns json language plpgsql as $$
@@ -153,11 +153,7 @@ begin
     'payment_method', coalesce(p ->> 'payment_method', p ->> 'method'), 'reference_number', p -> 'reference_number',
     'notes', p -> 'notes', 'user_name', v_bill -> 'user_name', 'receipt_number', api.number_next('RCT')))::text;
   v_payment := api.payment_record(v_id);
-  perform core.notify('payment.received', api.student_recipients(jsonb_build_array(jsonb_build_object(
-    'student_id', v_bill -> 'student_id', 'amount', core.written_amount(v_amount, v_currency, v_decimals),
-    'balance', core.written_amount(v_balance - v_amount, v_currency, v_decimals), 'date', core.written_day(v_date),
-    'receipt_number', v_payment ->> 'receipt_number',
-    'paid_for', coalesce(v_payment ->> 'fee_structure_name', 'invoice ' || (v_payment ->> 'invoice_number'))))));
+  perform core.notify('payment.received', jsonb_build_object('payment_id', v_id, 'balance', v_balance - v_amount));
   return v_payment;
 end $$;
 comment on function api.record_payment is
@@ -166,6 +162,26 @@ comment on function api.record_payment is
   'an unknown fee or invoice, validation_error for a future date, and for an amount with more decimals than the '
   'currency and the balance have; invalid_state for a waived fee, a void invoice or a draft, conflict for an amount '
   'above the balance.';
+
+create function api.payment_recipients(p jsonb) returns jsonb language sql stable as $$
+  select api.student_recipients(jsonb_agg(jsonb_build_object(
+    'student_id', paid.student_id,
+    'amount', core.written_amount(paid.amount, c.currency, core.currency_decimals(c.currency)),
+    'balance', core.written_amount((p ->> 'balance')::numeric, c.currency, core.currency_decimals(c.currency)),
+    'date', core.written_day(paid.payment_date),
+    'receipt_number', paid.receipt_number,
+    'paid_for', coalesce(fs.name, 'invoice ' || i.invoice_number))))
+  from payment paid
+  left join student_fee f on f.id = paid.student_fee_id
+  left join fee_structure fs on fs.id = f.fee_structure_id
+  left join invoice i on i.id = paid.invoice_id
+  cross join core.school_currency() c (currency)
+  where paid.id = (p ->> 'payment_id')::bigint
+    and not exists (select from payment r where r.reversal_of = paid.id)
+$$;
+comment on function api.payment_recipients is
+  'The recipients of payment.received: {payment_id, balance}, with the balance after the payment. None if the payment '
+  'has been reversed.';
 
 create function api.payments_export(p jsonb) returns json language plpgsql stable as $$
 begin

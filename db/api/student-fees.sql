@@ -282,7 +282,7 @@ declare
   v_currency text := core.school_currency();
   v_decimals integer := core.currency_decimals(v_currency);
   v_answer json;
-  v_recipients jsonb;
+  v_fee_ids bigint[];
 begin
   -- The lock makes concurrent runs wait, so that each finds what the other has billed.
   select fs.id, fs.name, fs.academic_year_id, fs.due_date, y.start_date, y.end_date
@@ -342,12 +342,8 @@ begin
       json_build_object(
         'fee_structure_id', v_structure.id, 'created', i.students, 'skipped', s.students, 'reasons', s.reasons,
         'amount', i.amount, 'date', v_date, 'due_date', v_due_date, 'dry_run', v_is_dry_run),
-      (
-        select jsonb_agg(jsonb_build_object('student_id', student_id, 'fee_name', v_structure.name,
-          'amount', core.written_amount(amount, v_currency, v_decimals), 'due_date', core.written_day(v_due_date)))
-        from fee
-      )
-    into v_answer, v_recipients
+      array(select id from fee order by id)
+    into v_answer, v_fee_ids
     from (select count(distinct student_id) as students, coalesce(sum(amount), 0) as amount from item) i,
       (
         select coalesce(sum(count), 0) as students,
@@ -355,7 +351,9 @@ begin
             as reasons
         from (select reason, count(*) as count from skipped group by reason) r
       ) s;
-  perform core.notify('fee.generated', api.student_recipients(v_recipients));
+  if v_fee_ids <> '{}' then
+    perform core.notify('fee.generated', jsonb_build_object('fee_ids', v_fee_ids));
+  end if;
   return v_answer;
 end $$;
 comment on function api.bill_students is
@@ -366,6 +364,20 @@ comment on function api.bill_students is
   'invalid_reference for an unknown fee structure or student and for an unassigned class, validation_error for a day '
   'outside the academic year, invalid_state for a fee structure without classes or components or with too high a '
   'total.';
+
+create function api.fee_recipients(p jsonb) returns jsonb language sql stable as $$
+  select api.student_recipients(jsonb_agg(jsonb_build_object(
+    'student_id', f.student_id,
+    'fee_name', fs.name,
+    'amount', core.written_amount(f.amount, c.currency, core.currency_decimals(c.currency)),
+    'due_date', core.written_day(f.due_date)) order by f.id))
+  from student_fee f
+  join fee_structure fs on fs.id = f.fee_structure_id
+  cross join core.school_currency() c (currency)
+  where f.id = any (array(select jsonb_array_elements_text(p -> 'fee_ids')::bigint)) and f.status <> 'waived'
+$$;
+comment on function api.fee_recipients is
+  'The recipients of fee.generated: {fee_ids}. Without the fees that have been waived or deleted.';
 
 create function api.student_fees_generate(p jsonb) returns json language sql as $$
   select api.bill_students(p, p_all_classes => false);

@@ -308,24 +308,29 @@ begin
   perform core.record_lock('teacher', v_teacher_id);
   perform core.record_update('teacher_leave', p || jsonb_build_object(
     'decided_by', core.user_id(), 'decided_by_name', api.user_name(), 'decided_at', now()));
-  perform core.notify('leave.decided', (
-    select jsonb_build_array(jsonb_build_object(
-      'user_id', t.user_id,
-      'email', t.email,
-      'name', t.first_name || ' ' || t.last_name,
-      'variables', jsonb_build_object(
-        'status', l.status,
-        'start_date', core.written_day(l.start_date),
-        'end_date', core.written_day(l.end_date),
-        'note', l.decision_note)))
-    from teacher_leave l
-    join teacher t on t.id = l.teacher_id
-    where l.id = v_id));
+  perform core.notify('leave.decided', jsonb_build_object('leave_id', v_id));
   return api.teacher_leave_record(v_id);
 end $$;
 comment on function api.teachers_leaves_decide is
   'Approves or rejects a leave and notifies the teacher: {status, decision_note}. Raises invalid_state for a leave '
   'that is not pending, conflict if it overlaps an approved leave, forbidden for the user''s own leave.';
+
+create function api.leave_recipients(p jsonb) returns jsonb language sql stable as $$
+  select jsonb_build_array(jsonb_build_object(
+    'user_id', t.user_id,
+    'email', t.email,
+    'name', t.first_name || ' ' || t.last_name,
+    'variables', jsonb_build_object(
+      'status', l.status,
+      'start_date', core.written_day(l.start_date),
+      'end_date', core.written_day(l.end_date),
+      'note', l.decision_note)))
+  from teacher_leave l
+  join teacher t on t.id = l.teacher_id
+  where l.id = (p ->> 'leave_id')::bigint
+$$;
+comment on function api.leave_recipients is
+  'The recipient of leave.decided, {leave_id}: the teacher. None if the leave has been deleted.';
 
 create function api.teachers_leaves_delete(p jsonb) returns json language plpgsql as $$
 declare

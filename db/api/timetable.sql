@@ -794,7 +794,7 @@ begin
     from jsonb_to_recordset(p -> 'slots')
       s (class_id bigint, subject_id bigint, teacher_id bigint, day_of_week integer, period integer)
     order by s.class_id, s.day_of_week, s.period;
-  perform core.notify('timetable.published', api.timetable_recipients(v_class_ids));
+  perform core.notify('timetable.published', jsonb_build_object('class_ids', v_class_ids));
   return (
     select json_build_object('removed', v_removed, 'ids', coalesce(json_agg(t.id order by s.n), '[]'))
     from rows from (
@@ -813,24 +813,31 @@ comment on function api.timetable_generate_save is
   'teachers and students, and answers {removed, ids}: the number of deleted slots, and the new ones in the order of '
   'the request. Raises conflict if the lease was lost or the problem has changed since the start.';
 
-create function api.timetable_recipients(p_class_ids bigint[]) returns jsonb language sql stable as $$
-  select jsonb_agg(jsonb_build_object('user_id', user_id, 'variables', jsonb_build_object('classes', classes)))
+create function api.timetable_recipients(p jsonb) returns jsonb language sql stable as $$
+  with published as (
+    select id, api.class_name(name, section) as name
+    from class
+    where id = any (array(select jsonb_array_elements_text(p -> 'class_ids')::bigint))
+  )
+  select jsonb_agg(jsonb_build_object('user_id', user_id, 'variables', jsonb_build_object('classes', classes))
+    order by user_id)
   from (
-    select s.user_id, api.class_name(c.name, c.section) as classes
-    from class c
+    select s.user_id, c.name as classes
+    from published c
     join student s on s.class_id = c.id
-    where c.id = any (p_class_ids) and s.user_id is not null and s.is_active and s.deleted_at is null
+    where s.user_id is not null and s.is_active and s.deleted_at is null
     union all
-    select t.user_id, string_agg(distinct api.class_name(c.name, c.section), ', ')
-    from timetable_slot ts
-    join class c on c.id = ts.class_id
+    select t.user_id, string_agg(distinct c.name, ', ')
+    from published c
+    join timetable_slot ts on ts.class_id = c.id
     join teacher t on t.id = ts.teacher_id
-    where ts.class_id = any (p_class_ids) and t.user_id is not null
+    where t.user_id is not null
     group by t.user_id
   ) recipient;
 $$;
 comment on function api.timetable_recipients is
-  'The students and teachers of some classes who are notified of a new timetable, each with their classes.';
+  'The recipients of timetable.published, {class_ids}: the students and teachers of the classes, each with their '
+  'classes.';
 
 create function api.timetable_generate_renew(p jsonb) returns json language plpgsql as $$
 begin

@@ -160,6 +160,16 @@ comment on function api.transport_managers is
   'The users to notify about transport: those with transport.manage from a role other than admin, else the admins. '
   'Needs the scope "all".';
 
+create function api.transport_recipients(p jsonb) returns jsonb language sql stable as $$
+  select jsonb_agg(jsonb_build_object('user_id', m.id, 'variables', x.variables) order by x.run_on, x.task, m.id)
+  from jsonb_to_recordset(p -> 'notices') n (task text, run_on date)
+  join api.transport_expiring_notices() x using (task, run_on)
+  cross join api.transport_managers() m (id)
+$$;
+comment on function api.transport_recipients is
+  'The recipients of transport.expiring, {notices: [{task, run_on}]}: the transport managers. Without documents that '
+  'have been renewed since.';
+
 create function api.transport_dashboard(p jsonb) returns json language plpgsql stable as $$
 declare
   v_answer json;

@@ -201,7 +201,7 @@ begin
     end if;
   end if;
   if v_creates_login then
-    perform api.notify_accounts(array[(p ->> 'user_id')::bigint]);
+    perform core.notify('account.created', jsonb_build_object('user_ids', array[(p ->> 'user_id')::bigint]));
   end if;
   return v_id;
 end $$;
@@ -223,7 +223,7 @@ begin
   if p ? 'role_ids' then
     perform api.user_roles_change(v_id, array(select jsonb_array_elements_text(p -> 'role_ids')::bigint));
   end if;
-  perform api.notify_accounts(array[v_id]);
+  perform core.notify('account.created', jsonb_build_object('user_ids', array[v_id]));
   return api.user_record(v_id);
 end $$;
 comment on function api.users_create is

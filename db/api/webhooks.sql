@@ -128,7 +128,7 @@ begin
     perform core.fail('invalid_state', 'The webhook is disabled. Enable it first.');
   end if;
   insert into webhook_delivery (webhook_id, event_id) values (p_webhook_id, p_event_id) returning id into v_id;
-  perform core.enqueue('deliver_webhooks', '{}');
+  perform core.wake_webhooks();
   return api.webhook_delivery_record(v_id);
 end $$;
 comment on function api.webhook_send is

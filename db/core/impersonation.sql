@@ -133,27 +133,6 @@ comment on function core.lock_admin is
   'there is none, invalid_reference if p_user_id is not one. Only for core.impersonation_begin, because it accepts any '
   'school.';
 
-create function core.notify_impersonation(p_operator_email text, p_admin_name text, p_admin_email text,
-    p_reason text, p_time_zone text) returns void language plpgsql as $$
-begin
-  perform core.notify('operator.login', (
-    select jsonb_agg(
-      jsonb_build_object('user_id', ur.user_id, 'variables', jsonb_build_object(
-        'operator_email', p_operator_email,
-        'reason', p_reason,
-        'user_name', p_admin_name,
-        'user_email', p_admin_email,
-        'date', core.written_day(local::date),
-        'time', to_char(local, 'HH24:MI'),
-        'until', to_char(local + core.impersonation_lifetime(), 'HH24:MI')))
-      order by ur.user_id)
-    from user_role ur
-    join role r on r.id = ur.role_id and r.is_system and r.name = 'admin'
-    cross join lateral (select now() at time zone p_time_zone) moment (local)));
-end $$;
-comment on function core.notify_impersonation is
-  'Notifies all admins of the current school that an operator logged in as one of them.';
-
 create function core.lock_operator_session() returns platform.session
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -242,8 +221,8 @@ begin
   perform set_config('app.audited', 'yes', true);
 
   v_before := core.enter_tenant(p_tenant_id);
-  perform core.notify_impersonation(v_operator.email, v_user.first_name || ' ' || v_user.last_name, v_user.email,
-    p_reason, v_tenant.time_zone);
+  perform core.notify('operator.login', jsonb_build_object('operator_email', v_operator.email, 'reason', p_reason,
+    'user_name', v_user.first_name || ' ' || v_user.last_name, 'user_email', v_user.email));
   perform core.leave_tenant(v_before);
   return json_build_object(
     'session_id', v_session.id,

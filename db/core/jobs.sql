@@ -18,7 +18,7 @@ create function core.queue() returns json
         'oldest_ready_seconds', q.oldest,
         'repeated', coalesce(q.repeated, 0),
         'oldest_due_seconds', q.oldest_due) order by t.name), '[]'))
-    from core.queued_tasks() t (name)
+    from (select core.queued_tasks() union all select 'outbox') t (name)
     left join (
       select
         j.task,
@@ -33,16 +33,30 @@ create function core.queue() returns json
           filter (where j.state <> 'failed' and (j.attempts > 0 or j.run_at <= now())))::numeric, 1) as oldest_due
       from core.jobs() j
       group by j.task
+      union all
+      -- What has happened and nobody has been told of. It is queued like jobs, and watched like them.
+      select
+        'outbox',
+        count(*) filter (where o.attempts = 0),
+        count(*) filter (where o.attempts > 0),
+        0,
+        0,
+        round(extract(epoch from now() - min(o.created_at) filter (where o.attempts = 0))::numeric, 1),
+        count(*) filter (where o.attempts >= 3),
+        round(extract(epoch from now() - min(o.created_at))::numeric, 1)
+      from platform.outbox o
+      join platform.tenant s on s.id = o.tenant_id and s.node_id is null and s.schema_version > 0
+      having count(*) > 0
     ) q on q.task = t.name
     -- Without the names that earlier releases used, unless such a job is still queued.
     where q.task is not null or not exists (select from core.job_type where t.name = any (former_names))
   $$;
 comment on function core.queue is
-  'The length of the queue by task and state: {worker, tasks: [{task, ready, waiting, running, failed, '
-  'oldest_ready_seconds, repeated, oldest_due_seconds}]}. `waiting` includes failed jobs that will be retried. '
-  '`repeated`: jobs with three attempts or more. oldest_due_seconds: since the oldest job that was due and has not '
-  'succeeded was queued. Security definer: the API and the worker publish these numbers as metrics but may not read '
-  'the queue.';
+  'The length of the queue by task and state, and of the outbox as the task `outbox`: {worker, tasks: [{task, ready, '
+  'waiting, running, failed, oldest_ready_seconds, repeated, oldest_due_seconds}]}. `waiting` includes failed jobs '
+  'that will be retried. `repeated`: jobs with three attempts or more. oldest_due_seconds: since the oldest job that '
+  'was due and has not succeeded was queued. Security definer: the API and the worker publish these numbers as '
+  'metrics but may not read the queue.';
 
 create function core.error_line(p_error text) returns text
   language sql immutable

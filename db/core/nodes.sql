@@ -195,8 +195,8 @@ begin
     'This server is copying plans and settings from the home again. Try again in a moment.');
 end $$;
 comment on function core.refuse_missing_copy is
-  'Raises unavailable. For some seconds, while a node that was restored copies the tables of the home again, the plan of '
-  'a school or a setting can be missing.';
+  'Raises unavailable. For some seconds, while a node that was restored copies the tables of the home again, the plan '
+  'of a school or a setting can be missing.';
 
 -- The functions that the forwarder calls at home around an operation that runs on a node. They return errors as data,
 -- for the reason given at core.call_forwarded.

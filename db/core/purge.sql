@@ -57,6 +57,7 @@ begin
   delete from platform.session where tenant_id = p_tenant_id;
   delete from platform.one_time_token where tenant_id = p_tenant_id;
   delete from platform.second_factor where tenant_id = p_tenant_id;
+  delete from platform.outbox where tenant_id = p_tenant_id;
   perform core.audit('tenant.purge', 'tenant', p_tenant_id, p_tenant_id,
     core.diff(null, jsonb_build_object('file', p_file)));
   return true;

@@ -432,6 +432,20 @@ create function core.check_queue(p_waiting interval default '10 minutes') return
     from core.jobs()
     where state = 'failed'
     group by task
+    union all
+    select 'warning', format('Notifications and webhooks of %s schools have waited since %s.',
+        count(distinct o.tenant_id), min(o.created_at)::timestamptz(0)),
+      'npm start -- --only worker', false
+    from platform.outbox o
+    join platform.tenant t on t.id = o.tenant_id and t.node_id is null and t.schema_version > 0
+    where o.attempts = 0
+    having min(o.created_at) < now() - p_waiting
+    union all
+    select 'warning', format('The recipients of %s events %s could not be found: %s', count(*), event, min(error)),
+      'Report the error. The events are tried again, at last every four hours.', false
+    from platform.outbox
+    where attempts >= 3
+    group by event
   $$;
 comment on function core.check_queue is 'Emails, notifications and the daily work of the schools are late or lost.';
 

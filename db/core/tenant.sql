@@ -21,9 +21,8 @@ create or replace function core.lock_key(p_kind text, p_object bigint) returns b
       when 'schema' then 7311
       -- The permissions of the users of a school (core.lock_rights).
       when 'rights' then 7313
-      -- The notifications of a school, and those of one recipient (core.lock_notification_recipients).
+      -- The worker that writes the notifications of a school (core.outbox_write).
       when 'notifications' then 7314
-      when 'recipient' then 7317
       -- The daily run of a school (workers/tasks/daily_school.ts).
       when 'daily run' then 7316
       -- Creating a webhook of a school or of the platform, because their number is limited.

@@ -10,14 +10,27 @@ comment on table core.webhook_event_type is
   'The events that a webhook can receive, and the permission that the user who chooses an event needs for the whole '
   'school; null for an event of the platform. Filled by db/seed.';
 
+create function core.wake_webhooks() returns void
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  if core.tenant_id() is null then
+    perform core.add_jobs('deliver_webhooks', array[('{"tenant_id": null}', null, null)::core.new_job]);
+  else
+    perform core.notify('webhooks', '{}');
+  end if;
+end $$;
+comment on function core.wake_webhooks is
+  'Has the webhooks of this school, or of the platform, send what is due. For a school, the worker queues the job '
+  'after the commit (core.outbox_write). Security definer, because requests have no access to the queue.';
+
 create function core.queue_webhooks() returns void language plpgsql as $$
 begin
   if current_setting('app.has_webhook_events', true) = 'yes' then
-    perform core.enqueue('deliver_webhooks', '{}');
+    perform core.wake_webhooks();
   end if;
 end $$;
 comment on function core.queue_webhooks is
-  'Queues the job that sends the events of this transaction to webhooks, if a trigger has written one down.';
+  'Has the events of this transaction sent to webhooks, if a trigger has written one down.';
 
 create function core.webhook_retry_period() returns interval language sql immutable return interval '24 hours';
 comment on function core.webhook_retry_period is

@@ -1,7 +1,7 @@
 -- Database functions of the job `deliver`: read the pending deliveries, store the result of each.
 
 select core.define_job('deliver', '{deliveries_pending,delivery_save_result,replace_deliver_job}',
-  p_takes_turns => true, p_for_requests => true);
+  p_takes_turns => true);
 
 create function core.deliveries_pending(
     p_tenant_id bigint, p_from_id bigint, p_to_id bigint, p_only bigint[], p_platforms text[],

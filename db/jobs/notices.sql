@@ -26,7 +26,7 @@ create function core.notify_documents_expiring(p_tenant_id bigint) returns integ
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_before text[];
-  v_new jsonb[];
+  v_new jsonb;
 begin
   if not exists (select from core.due_document_checks() where tenant_id = p_tenant_id) then
     return 0;
@@ -39,16 +39,14 @@ begin
       on conflict do nothing
       returning task, run_on
   )
-  select array_agg(variables order by run_on, task)
+  select jsonb_agg(jsonb_build_object('task', task, 'run_on', run_on) order by run_on, task)
     into v_new
-    from notice
-    join recorded using (task, run_on);
-  perform core.notify('transport.expiring', (
-    select jsonb_agg(jsonb_build_object('user_id', m.id, 'variables', v))
-    from unnest(v_new) v
-    cross join api.transport_managers() m (id)));
+    from recorded;
+  if v_new is not null then
+    perform core.notify('transport.expiring', jsonb_build_object('notices', v_new));
+  end if;
   perform core.leave_tenant(v_before);
-  return coalesce(cardinality(v_new), 0);
+  return coalesce(jsonb_array_length(v_new), 0);
 end $$;
 comment on function core.notify_documents_expiring is
   'Notifies admins and transport managers of expiring documents of buses and drivers, once per document and reminder '

@@ -117,10 +117,7 @@ begin
   if v_is_new then
     perform core.notify_operators(p_tenant_id, v_notice.school || ': ' || v_notice.operator_text,
       format('%s (school %s). %s', v_notice.school, p_tenant_id, v_notice.operator_text));
-    perform core.notify(v_notice.event, (
-      select jsonb_agg(jsonb_build_object('user_id', ur.user_id, 'variables', v_notice.variables))
-      from user_role ur
-      join role r on r.id = ur.role_id and r.is_system and r.name = 'admin'));
+    perform core.notify(v_notice.event, v_notice.variables);
   end if;
   perform core.leave_tenant(v_before);
   return v_is_new;

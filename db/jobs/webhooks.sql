@@ -2,7 +2,7 @@
 -- due, store the result of each, queue the next job.
 
 select core.define_job('deliver_webhooks', '{webhook_attempt_save,webhook_deliveries_due,webhook_job_end}',
-  p_priority => 8, p_one_per_school => true, p_is_slow => true, p_for_requests => true);
+  p_priority => 8, p_one_per_school => true, p_is_slow => true);
 
 create function core.failed_migration(p_tenant_id bigint) returns json language sql stable as $$
   select json_build_object('id', t.id, 'subdomain', t.subdomain, 'schema_version', t.schema_version,
@@ -145,11 +145,7 @@ begin
       'The webhook %s of the platform was disabled, because nothing could be delivered to it for a day or it answered '
       '410. Enable it in the console when its receiver works again.', v_url));
   else
-    perform core.notify('webhook.disabled', (
-      select jsonb_agg(jsonb_build_object('user_id', ur.user_id, 'variables', jsonb_build_object('url', v_url)))
-      from user_role ur
-      join role r on r.id = ur.role_id
-      where r.is_system and r.name = 'admin'));
+    perform core.notify('webhook.disabled', jsonb_build_object('webhook_id', p_webhook_id));
   end if;
 end $$;
 comment on function core.webhook_disable is

@@ -136,8 +136,8 @@ export async function requireCurrent(home: pg.Client, nodes: readonly Server[]):
   if (node)
     throw new Error(
       `The node ${node.name} is older than the home remembers it: it was restored to an earlier moment, or a copy of it ` +
-        'is in service, or the backup of another node was restored at its address. Look at `school node verify`, then say what the database is: DATABASE_URL=<its address> ' +
-        'school database adopt --as copy or successor',
+        'is in service, or the backup of another node was restored at its address. Look at `school node verify`, then ' +
+        'say what the database is: DATABASE_URL=<its address> school database adopt --as copy or successor',
     );
 }
 

@@ -261,6 +261,7 @@ describe('amounts are written with the decimals of the currency', () => {
     };
     expect(await textOf(`/api/fees/invoices/${invoice.id}/download`)).toContain(`Total ${printed} Paid ${printed}`);
     expect(await textOf(`/api/finance/payments/${payment.id}/receipt`)).toContain(`Received ${printed}`);
+    await service.settled();
     const [message] = await service.database.query<{ message: string }>(
       `select message from ${school.schema}.notification_delivery where address = $1`,
       [`parent-${currency.toLowerCase()}@money.example`],

@@ -19,12 +19,17 @@ type Entry = OutputOf<typeof AuditLogSchema>;
 
 const reason = 'The school asked why an invoice is missing.';
 
-const begin = (
+async function begin(
   target: School = school,
   body: Record<string, unknown> = {},
   status = 200,
   by: Client = service.operator,
-) => by.post<Impersonation>(`/api/platform/tenants/${target.id}/impersonate`, { reason, ...body }, status);
+) {
+  const path = `/api/platform/tenants/${target.id}/impersonate`;
+  const answer = await by.post<Impersonation>(path, { reason, ...body }, status);
+  await service.settled();
+  return answer;
+}
 
 /** The same without checking the status. */
 const tryToBegin = (target: School, body: Record<string, unknown> = {}) =>

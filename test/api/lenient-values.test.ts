@@ -283,10 +283,12 @@ describe('a form that sends every field as text', () => {
     const user = await world.school.user(['teacher']);
     const sent = { title: 'Form', message: 'By form', user_ids: [], role_ids: [] };
     await admin.post('/api/notifications/send', { ...sent, all: 'false', user_ids: [String(user.id)] });
+    await service.settled();
     expect((await user.get<{ title: string }[]>('/api/notifications?search=Form')).data).toHaveLength(1);
     await admin.post('/api/notifications/send', { ...sent, all: 'false' }, 400);
     const chosen = { ...sent, title: 'Null', all: null, user_ids: [user.id], role_ids: null, action_url: null };
     await admin.post('/api/notifications/send', chosen);
+    await service.settled();
     expect((await user.get<{ title: string }[]>('/api/notifications?search=Null')).data).toHaveLength(1);
   });
 });

@@ -16,6 +16,7 @@ interface Message {
 }
 /** Returns the notifications (by email of the user) and emails since the previous call, and deletes them. */
 async function takeMessages(of: School = school): Promise<Message[]> {
+  await service.settled();
   const rows = await service.database.query<Message & Record<string, unknown>>(
     `select u.email as recipient, 'in_app' as channel, n.title, n.message, n.id as position from ${of.schema}.notification n join ${of.schema}.user_account u on u.id = n.user_id
      union all select d.address, d.channel, d.title, d.message, d.id from ${of.schema}.notification_delivery d where d.channel = 'email'
@@ -119,6 +120,7 @@ describe('marking a student absent or late', () => {
       for (const [event, channels] of Object.entries({ absent, late }))
         await school.admin.put(`/api/notifications/events/attendance.${event}`, { is_enabled: true, channels });
       await mark(Object.fromEntries(students.map(({ id, status }) => [id, status])));
+      await service.settled();
       const types = await service.database.query<{ type: string; title: string }>(
         `select type, title from ${school.schema}.notification order by id`,
       );
@@ -197,6 +199,7 @@ describe('marking a student absent or late', () => {
     );
     await school.admin.put('/api/notifications/events/attendance.absent', { is_enabled: false });
     await mark({ [id]: 'absent' });
+    await service.settled();
     await school.admin.put('/api/notifications/events/attendance.absent', { is_enabled: true });
     expect(await takeRecipients()).toEqual([]);
   });

@@ -16,13 +16,16 @@ const { service, school } = await serviceWithSchool(
 
 type User = Client & { id: number; email: string };
 const open = (of: Client, options: Parameters<typeof openStream>[2] = {}) => openStream(service.url, of.token, options);
-const notify = (users: User[], title: string, at: School = school, more: object = {}) =>
-  at.admin.post<{ sent: number }>('/api/notifications/send', {
+async function notify(users: User[], title: string, at: School = school, more: object = {}) {
+  const answer = await at.admin.post<{ sent: number }>('/api/notifications/send', {
     user_ids: users.map(({ id }) => id),
     title,
     message: 'In the hall.',
     ...more,
   });
+  await service.settled();
+  return answer;
+}
 const titles = (stream: OpenStream) => stream.events.map(({ title }) => title);
 const login = (user: User, at: School = school) =>
   service.anonymous.login({ tenant_id: at.id, email: user.email, password: testPassword });

@@ -103,8 +103,10 @@ describe('notification templates', () => {
 
 describe('the action_url of a template', () => {
   const send = '/api/notifications/send';
-  const opened = async (user: Awaited<ReturnType<typeof school.user>>) =>
-    (await user.get<{ action_url: string | null }[]>('/api/notifications')).data[0]?.action_url;
+  async function opened(user: Awaited<ReturnType<typeof school.user>>): Promise<string | null | undefined> {
+    await service.settled();
+    return (await user.get<{ action_url: string | null }[]>('/api/notifications')).data[0]?.action_url;
+  }
 
   test('is stored, changed and removed, and null by default', async () => {
     expect((await add()).action_url).toBeNull();
@@ -149,6 +151,7 @@ describe('sending with a template', () => {
       (await errorOf({ ...to, variables: { exam: 'Maths', day: '1', room: '2' } }, 'POST', send)).slice(0, 2),
     ).toEqual([400, 'variables.room']);
     await school.admin.post(send, { ...to, variables: { exam: 'Maths', day: '3 May' }, action_url: '/exams' });
+    await service.settled();
     const { data } =
       await user.get<{ title: string; message: string; type: string; action_url: string }[]>(
         '/api/notifications?type=exam',
@@ -162,6 +165,7 @@ describe('sending with a template', () => {
     );
     expect(rows).toEqual([{ channel: 'email' }]);
     await school.admin.post(send, { ...to, variables: { exam: 'Maths', day: '3 May' }, channels: ['in_app'] });
+    await service.settled();
     expect(
       await service.database.query(`select channel from ${school.schema}.notification_delivery where user_id = $1`, [
         user.id,

@@ -21,8 +21,11 @@ async function newUser(roles: string[] = ['teacher'], fields: Record<string, unk
   await service.database.query(`delete from ${at.schema}.notification where user_id = $1`, [user.id]);
   return user;
 }
-const send = (body: object, status = 200, from: Client = school.admin) =>
-  from.post<{ sent: number }>(`${path}/send`, body, status);
+async function send(body: object, status = 200, from: Client = school.admin) {
+  const answer = await from.post<{ sent: number }>(`${path}/send`, body, status);
+  await service.settled();
+  return answer;
+}
 const text = { title: 'Early end', message: 'School ends at noon.' };
 const deliveries = (userId: number) =>
   service.database.query<{ channel: string; address: string | null; title: string; message: string }>(
@@ -305,7 +308,7 @@ describe('sending a notification', () => {
     const user = await newUser();
     const body = { user_ids: [user.id], ...text };
     const key = { 'Idempotency-Key': unique('key') };
-    const answers = await race(service.database, `lock table ${school.schema}.notification in share mode`, 2, () => [
+    const answers = await race(service.database, `lock table ${school.schema}.idempotency_key in share mode`, 2, () => [
       school.admin.send('POST', `${path}/send`, { body, headers: key }),
       school.admin.send('POST', `${path}/send`, { body, headers: key }),
     ]);
@@ -313,6 +316,7 @@ describe('sending a notification', () => {
       [200, { sent: 1 }],
       [200, { sent: 1 }],
     ]);
+    await service.settled();
     expect((await list(user)).data).toHaveLength(1);
     await school.admin.send('POST', `${path}/send`, { body: { ...body, title: 'Other' }, headers: key }, 422);
   });
@@ -359,6 +363,7 @@ describe('a school without the feature notifications', () => {
     ] as const)
       expect((await mine.admin.send(method, url, {}, 403)).error).toBe('feature_disabled');
     await mine.admin.post('/api/holidays', { name: 'Quiet', date: '2034-01-01' }, 201);
+    await service.settled();
     const [row] = await service.database.query<{ n: number }>(
       `select count(*)::integer as n from ${mine.schema}.notification`,
     );

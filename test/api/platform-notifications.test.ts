@@ -21,10 +21,11 @@ afterEach(async () => {
 
 const audit = async (action: string) =>
   (await operator.get<{ action: string; changes: unknown }[]>(`/api/platform/audit-logs?action=${action}`)).data;
-const inbox = async () =>
-  (await school.admin.get<{ title: string; message: string }[]>('/api/notifications')).data.map(
-    ({ title, message }) => [title, message],
-  );
+async function inbox() {
+  await service.settled();
+  const { data } = await school.admin.get<{ title: string; message: string }[]>('/api/notifications');
+  return data.map(({ title, message }) => [title, message]);
+}
 let serial = 0;
 const addHoliday = () => school.admin.post('/api/holidays', { name: `Holiday ${++serial}`, date: '2034-06-01' }, 201);
 

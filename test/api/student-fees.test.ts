@@ -66,6 +66,7 @@ describe('billing', () => {
     ] as const)
       await join(n, `${parent}@billing.example`);
     await world.generate(structureId, { date: '2021-11-15' });
+    await service.settled();
     expect(
       await service.database.query(
         `select address from ${world.school.schema}.notification_delivery where address like '%@billing.example' order by id`,

@@ -45,6 +45,7 @@ async function createPupil(fields: Record<string, unknown> = {}): Promise<Pupil>
   );
   const client = await service.anonymous.login({ tenant_id: school.id, email, password: testPassword });
   // Remove the welcome notification of the new login.
+  await service.settled();
   await service.database.query(`delete from ${school.schema}.notification`);
   return {
     school,

@@ -78,6 +78,14 @@ const comparisons: Record<string, string> = {
       from notification where title ~ '^News-' group by title
     ) n on n.title = a.title
     where a.recipients is distinct from n.recipients or n.notifications <> n.recipients`,
+  'A parent was told of a payment once, or not at all if it was reversed': `
+    select p.receipt_number, count(d.id) as deliveries
+    from payment p
+    join student s on s.id = p.student_id and s.parent_email is not null
+    left join notification_delivery d on substring(d.message from 'RCT-\\d+-\\d+') = p.receipt_number
+    where p.reversal_of is null
+    group by p.id
+    having count(d.id) > 1 or count(d.id) = 0 and not exists (select from payment r where r.reversal_of = p.id)`,
   'A transport enrollment exists if it was acknowledged, and a cancellation lasts': `
     select a::bigint as acknowledged, e.id as found, e.status
     from jsonb_array_elements_text($1::jsonb -> 'rides') a

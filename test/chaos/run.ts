@@ -133,14 +133,16 @@ async function runClient(world: World, n: Random, stepsOfPhase: number, phase: n
   }
 }
 
-/** Waits until the workers have run all jobs that are due. @returns a description of those that did not succeed */
+/** Waits until the workers have run all jobs that are due, and have emptied the outbox. @returns a description of those that did not succeed */
 async function unfinishedJobs(owner: pg.Client): Promise<string[]> {
   const end = performance.now() + queueTimeoutMs;
   for (;;) {
     const { rows } = await owner.query<object>(
       `select task, state, attempts, max_attempts, left(last_error, 200) as last_error, run_at, locked_at, locked_by
        from core.jobs()
-       where run_at < now() + interval '30 seconds' or attempts >= max_attempts`,
+       where run_at < now() + interval '30 seconds' or attempts >= max_attempts
+       union all
+       select 'outbox', event, attempts, null, error, retry_at, created_at, null from platform.outbox`,
     );
     if (rows.length === 0) return [];
     if (performance.now() > end) return rows.slice(0, 5).map((job) => `A job did not finish: ${JSON.stringify(job)}`);

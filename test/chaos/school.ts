@@ -92,7 +92,12 @@ export async function fillSchool(admin: SendRequest): Promise<SharedWorld> {
   const classes = world.years[0]?.classes ?? [];
   for (let n = 0; n < 15; n++) {
     const classId = classes[n % classes.length] ?? 0;
-    const id = await make('/students', { first_name: 'Stu', last_name: `Resident ${String(n)}`, class_id: classId });
+    const id = await make('/students', {
+      first_name: 'Stu',
+      last_name: `Resident ${String(n)}`,
+      class_id: classId,
+      parent_email: `parent-${String(n)}@home.example`,
+    });
     world.students.push(id);
     world.residents.push({ id, classId });
   }

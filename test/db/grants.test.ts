@@ -59,7 +59,7 @@ const granted: Record<string, string[]> = {
   ],
   school_analyst: ['analytics_jobs'],
   // And what the jobs call, see below.
-  school_worker: ['job_give_up', 'jobs', 'tenant_lock_key', 'unlock_jobs'],
+  school_worker: ['job_give_up', 'jobs', 'outbox_schools', 'outbox_write', 'tenant_lock_key', 'unlock_jobs'],
   school_tenant: [
     'class_staff',
     'is_impersonation_allowed',
@@ -67,7 +67,6 @@ const granted: Record<string, string[]> = {
     'school_require_second_factor',
     'notify',
     'send_message',
-    'notify_all',
     'can_see_teacher_details',
     'has_whole_school_scope',
     'require_whole_school',
@@ -230,6 +229,7 @@ const granted: Record<string, string[]> = {
     'picture_url',
     'picture_file_id',
     'queue_webhooks',
+    'wake_webhooks',
     'as_amount',
     'currency_decimals',
     'decimals_fault',

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import pg from 'pg';
-import { testDatabase, type TestDatabase } from '../support/server/database.ts';
+import { settle, testDatabase, type TestDatabase } from '../support/server/database.ts';
+import { writeOutbox } from '../../workers/outbox.ts';
 import { until } from '../support/client/until.ts';
 import { withRole, type BareTenant, provision } from '../support/database/tenants.ts';
 
@@ -67,7 +68,8 @@ async function asRequest<T>(work: (client: pg.ClientBase) => Promise<T>): Promis
   }
 }
 
-const notify = (words: object, recipients: object[], actionUrl: string | null = null) =>
+/** Sends a message, without waiting until it is written. @returns the number of recipients */
+const say = (words: object, recipients: object[], actionUrl: string | null = null) =>
   asRequest(async (client) => {
     const { rows } = await client.query<{ result: number }>('select core.send_message($1, $2, $3, $4) as result', [
       'test',
@@ -77,6 +79,12 @@ const notify = (words: object, recipients: object[], actionUrl: string | null = 
     ]);
     return rows[0]?.result;
   });
+
+async function notify(...message: Parameters<typeof say>): Promise<number | undefined> {
+  const count = await say(...message);
+  await settle(database);
+  return count;
+}
 
 interface Delivery {
   id: number;
@@ -244,7 +252,8 @@ describe('core.send_message', () => {
     await leaving.connect();
     await leaving.query('begin');
     await leaving.query(`delete from ${school.schema}.device where token = 'leaving'`);
-    const result = notify({ push: { title: 'P', message: 'M' } }, [{ user_id: amina }]);
+    await say({ push: { title: 'P', message: 'M' } }, [{ user_id: amina }]);
+    const written = settle(database);
     const isWaiting = () =>
       one<boolean>(
         `select exists (select from pg_locks where not granted and locktype in ('transactionid', 'tuple')
@@ -253,7 +262,7 @@ describe('core.send_message', () => {
     await until(async () => (await isWaiting()) || undefined);
     await leaving.query('commit');
     await leaving.end();
-    expect(await result).toBe(1);
+    await written;
     expect((await traces()).deliveries).toHaveLength(1);
     await database.query(`truncate ${school.schema}.device cascade`);
   });
@@ -353,6 +362,8 @@ describe('core.send_message', () => {
       // Otherwise Postgres may report the bytes later.
       await client.query('select pg_stat_force_next_flush()');
     });
+    await settle(database);
+    await database.query('select pg_stat_force_next_flush()');
     const { deliveries } = await traces();
     expect(deliveries).toHaveLength(3000);
     expect(deliveries.at(-1)?.title).toBe('Hello R 2999');
@@ -402,9 +413,10 @@ describe('core.send_message', () => {
       await asRequest((client) =>
         client.query('select core.notify($1, $2)', [
           event,
-          JSON.stringify([{ user_id: amina, variables: { classes: 'A', date: 'today' } }]),
+          JSON.stringify({ recipients: [{ user_id: amina, variables: { classes: 'A', date: 'today' } }] }),
         ]),
       );
+      await settle(database);
       return (await traces()).jobs.map(({ payload }) => 'limits_unconfirmed' in payload);
     };
     await database.query(
@@ -498,7 +510,7 @@ describe('core.send_message', () => {
   test('sends NOTIFY with the school and its users at commit, in several payloads if there are many', async () => {
     const listener = new pg.Client({ connectionString: database.url, application_name: 'test' });
     await listener.connect();
-    const heard: { tenant: number; users?: number[] }[] = [];
+    const heard: { tenant: number; users: number[] }[] = [];
     listener.on('notification', ({ payload = '' }) => heard.push(JSON.parse(payload) as (typeof heard)[number]));
     await listener.query('listen school_events');
     const many = await database.query<{ id: number }>(
@@ -508,92 +520,137 @@ describe('core.send_message', () => {
     try {
       await notify({ in_app: { title: 'T', message: 'M' } }, recipients.slice(0, 1000));
       await notify({ email: { title: 'T', message: 'M' } }, recipients.slice(0, 10));
-      await notify({ in_app: { title: 'T', message: 'M' } }, recipients);
+      await notify({ in_app: { title: 'T', message: 'M' } }, recipients.slice(1000));
       await until(() => (heard.length >= 4 ? true : undefined));
     } finally {
       await listener.end();
       await traces();
     }
-    expect(heard.map(({ tenant, users }) => [tenant, users?.length])).toEqual([
+    expect(heard.map(({ tenant, users }) => [tenant, users.length])).toEqual([
       [school.id, 350],
       [school.id, 350],
       [school.id, 300],
-      [school.id, undefined],
+      [school.id, 1],
     ]);
-    expect(heard.flatMap(({ users }) => users ?? []).sort((a, b) => a - b)).toEqual(
-      many.slice(0, 1000).map(({ id }) => id),
-    );
+    expect(heard.flatMap(({ users }) => users).sort((a, b) => a - b)).toEqual(many.map(({ id }) => id));
   });
 
-  /** Whether a message waits while another transaction that notified the same or another user is open. */
-  async function besideOneToAmina(
-    recipients: object[],
-    channel = 'in_app',
-  ): Promise<{ waits: boolean; titles: string[] }> {
-    const slow = new pg.Client({ connectionString: database.url, application_name: 'test' });
-    await slow.connect();
-    await slow.query('begin');
-    await slow.query("select set_config('app.tenant_id', $1, true)", [String(school.id)]);
-    const say = "select core.send_message('t', $1, $2)";
-    await slow.query(say, [
-      JSON.stringify({ [channel]: { title: 'first', message: 'M' } }),
-      JSON.stringify([{ user_id: amina }]),
-    ]);
-    let done = false;
-    const second = notify({ [channel]: { title: 'second', message: 'M' } }, recipients).then(() => (done = true));
-    const isWaiting = () =>
-      one<boolean>(
-        "select exists (select from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database())) as value",
-      );
-    await until(async () => done || (await isWaiting()) || undefined);
-    const waits = !(done as boolean);
-    await slow.query('commit');
-    await slow.end();
-    await second;
-    return { waits, titles: [...new Set((await traces()).notifications.map(({ title }) => title))] };
-  }
-
-  test('serializes notifications of one user, so that ids follow commit order, but not those of other users', async () => {
-    expect(await besideOneToAmina([{ user_id: ben }, { user_id: amina }])).toEqual({
-      waits: true,
-      titles: ['first', 'second'],
-    });
-    expect((await besideOneToAmina([{ user_id: ben }])).waits).toBe(false);
-  });
-
-  test('gives a notification that waited for another one a later time', async () => {
-    const ask = async (client: pg.ClientBase, title: string) =>
+  test('does not wait for another transaction that notifies the same user, and gives ids and times in the order of writing', async () => {
+    const told = (client: pg.ClientBase, title: string) =>
       client.query("select core.send_message('t', $1, $2)", [
         JSON.stringify({ in_app: { title, message: 'M' } }),
         JSON.stringify([{ user_id: amina }]),
       ]);
-    await asRequest(async (waiting) => {
-      // The transaction begins first, so that its now() is earlier.
-      await asRequest((client) => ask(client, 'first'));
-      await ask(waiting, 'second');
+    await asRequest(async (slow) => {
+      await told(slow, 'slow');
+      // Written and committed while the other transaction is open.
+      await asRequest((client) => told(client, 'quick'));
+      await settle(database);
     });
+    await settle(database);
     expect(
       await database.query(
         `select title, created_at > lag(created_at) over (order by id) as is_later from ${school.schema}.notification order by id`,
       ),
     ).toEqual([
-      { title: 'first', is_later: null },
-      { title: 'second', is_later: true },
+      { title: 'quick', is_later: null },
+      { title: 'slow', is_later: true },
     ]);
     await traces();
   });
 
-  test('serializes emails to one address, so that its daily limit holds', async () => {
-    expect((await besideOneToAmina([{ email: ' Amina@test.example' }], 'email')).waits).toBe(true);
-    expect((await besideOneToAmina([{ email: 'ben@test.example' }], 'email')).waits).toBe(false);
+  test('is written by one worker at a time, and once', async () => {
+    for (let n = 0; n < 20; n++) await say({ in_app: { title: `n${n}`, message: 'M' } }, [{ user_id: amina }]);
+    const holder = new pg.Client({ connectionString: database.url, application_name: 'test' });
+    await holder.connect();
+    const write = 'select core.outbox_write($1) as written';
+    await holder.query('begin');
+    expect((await holder.query<{ written: object }>(write, [school.id])).rows).toEqual([
+      { written: { rows: 20, notifications: 20, deliveries: 0 } },
+    ]);
+    expect(await database.query(write, [school.id])).toEqual([{ written: null }]);
+    // As if the worker had crashed before its commit.
+    await holder.query('rollback');
+    await holder.end();
+    await Promise.all([settle(database), settle(database)]);
+    const { notifications } = await traces();
+    expect(notifications.map(({ title }) => title)).toEqual(Array.from({ length: 20 }, (_, n) => `n${n}`));
   });
 
-  test('serializes notifications to many users with all others', async () => {
-    const many = await database.query<{ id: number }>(
-      `insert into ${school.schema}.user_account (email, first_name, last_name) select 'crowd' || n || '@test.example', 'C', 'Rowd' from generate_series(1, 101) n returning id::integer`,
+  test('is written in slices of a thousand recipients, and what has happened since passes between', async () => {
+    const crowd = await database.query<{ id: number }>(
+      `insert into ${school.schema}.user_account (email, first_name, last_name) select 'slice' || n || '@test.example', 'C', 'Rowd' from generate_series(1, 2500) n returning id::integer`,
     );
-    expect((await besideOneToAmina(many.slice(1).map(({ id }) => ({ user_id: id })))).waits).toBe(false);
-    expect((await besideOneToAmina(many.map(({ id }) => ({ user_id: id })))).waits).toBe(true);
+    const words = { in_app: { title: 'all', message: 'M' } };
+    const sizes = async () => {
+      const rows = await database.query<{ written: { notifications: number } }>(
+        'select core.outbox_write($1) as written from generate_series(1, 5)',
+        [school.id],
+      );
+      return rows.map(({ written }) => written.notifications);
+    };
+    try {
+      expect(
+        await say(
+          words,
+          crowd.map(({ id }) => ({ user_id: id })),
+        ),
+      ).toBe(2500);
+      expect(await sizes()).toEqual([1000, 1000, 500, 0, 0]);
+      // All users, whom the worker finds.
+      await asRequest((client) =>
+        client.query(
+          `select core.notify('holiday.added', '{"recipients": ${JSON.stringify(
+            crowd.map(({ id }) => ({ user_id: id })),
+          )}}')`,
+        ),
+      );
+      await say({ in_app: { title: 'later', message: 'M' } }, [{ user_id: amina }]);
+      expect(await sizes()).toEqual([1, 1000, 1000, 500, 0]);
+    } finally {
+      await traces();
+    }
+  });
+
+  test('a cause that fails is tried again later with its error, and delays no other', async () => {
+    await asRequest(async (client) => {
+      await client.query(`select core.notify('payment.received', '{"payment_id": "no number"}')`);
+    });
+    await say({ in_app: { title: 'other', message: 'M' } }, [{ user_id: amina }]);
+    await database.query('select core.outbox_write($1)', [school.id]);
+    expect((await traces()).notifications.map(({ title }) => title)).toEqual(['other']);
+    expect(
+      await database.query('select event, attempts, retry_at > now() as waits, error from platform.outbox'),
+    ).toEqual([
+      {
+        event: 'payment.received',
+        attempts: 1,
+        waits: true,
+        error: 'invalid input syntax for type bigint: "no number"',
+      },
+    ]);
+    await database.query('delete from platform.outbox');
+  });
+
+  test('one event whose messages cannot be stored is tried again later, and the others are written', async () => {
+    await database.query(
+      `alter table ${school.schema}.notification add constraint not_this check (title <> 'impossible')`,
+    );
+    const pool = new pg.Pool({ connectionString: database.url, max: 1 });
+    try {
+      for (const title of ['before', 'impossible', 'after'])
+        await say({ in_app: { title, message: 'M' } }, [{ user_id: amina }]);
+      for (let times = 0; times < 4; times++) await writeOutbox(pool);
+      expect((await traces()).notifications.map(({ title }) => title)).toEqual(['before', 'after']);
+      expect(await database.query('select attempts, error from platform.outbox')).toEqual([
+        { attempts: 1, error: expect.stringContaining('not_this') },
+      ]);
+    } finally {
+      await pool.end();
+      await database.query(
+        `delete from platform.outbox; alter table ${school.schema}.notification drop constraint not_this`,
+      );
+    }
   });
 
   test("names the deliveries of a job one by one where some of the numbers between are others'", async () => {
@@ -617,6 +674,7 @@ describe('core.send_message', () => {
           ]);
           await client.query('select pg_sleep($1)', [Math.random() / 100]);
         });
+        await database.query('select core.outbox_write($1)', [school.id]);
       }
     });
     const seen: string[] = [];
@@ -636,6 +694,7 @@ describe('core.send_message', () => {
     await Promise.all(tellers).finally(() => {
       clearInterval(reading);
     });
+    await settle(database);
     await reads.then(read);
     await traces();
     expect(seen).toHaveLength(90);
@@ -657,14 +716,17 @@ describe('core.send_message', () => {
 });
 
 describe('core.notify', () => {
-  const event = (key: string, recipients: object[]) =>
-    asRequest(async (client) => {
-      const { rows } = await client.query<{ result: number }>('select core.notify($1, $2) as result', [
-        key,
-        JSON.stringify(recipients),
-      ]);
-      return rows[0]?.result;
-    });
+  /** Notifies these recipients of an event. @returns the number of notifications and deliveries */
+  async function event(key: string, recipients: object[]): Promise<number> {
+    const count = () =>
+      one<number>(
+        `select ((select count(*) from ${school.schema}.notification) + (select count(*) from ${school.schema}.notification_delivery))::integer as value`,
+      );
+    const before = await count();
+    await asRequest((client) => client.query('select core.notify($1, $2)', [key, JSON.stringify({ recipients })]));
+    await settle(database);
+    return (await count()) - before;
+  }
   const holiday = () =>
     event('holiday.added', [{ user_id: amina, variables: { holiday_name: 'Diwali', date: '8 November 2026' } }]);
 
@@ -725,7 +787,7 @@ describe('core.notify', () => {
     );
     for (const { key, variables, sample } of events) {
       const notify = () => event(key, [{ user_id: amina, variables: sample }]);
-      expect(await notify()).toBe(1);
+      expect(await notify()).toBeGreaterThan(0);
       const [plain] = (await traces()).notifications;
       expect([key, plain?.type, `${plain?.title} ${plain?.message}`]).toEqual([
         key,

@@ -66,6 +66,7 @@ describe('an operator who logs in as an admin of a school on a node', () => {
       impersonated: { email: school.adminEmail },
       changes: { reason: { after: reason } },
     });
+    await service.settled();
     const { data: notifications } = await school.admin.get<{ type: string; message: string }[]>('/api/notifications');
     expect(notifications.filter(({ type }) => type === 'operator.login').map(({ message }) => message)).toEqual([
       expect.stringContaining(reason),

@@ -6,7 +6,7 @@ import pg from 'pg';
 import { rolePool } from '../../src/database/pool/pool.ts';
 import type { Email } from '../../workers/email.ts';
 import { startWorker } from '../../workers/worker.ts';
-import { testDatabase, type TestDatabase } from '../support/server/database.ts';
+import { settle, testDatabase, type TestDatabase } from '../support/server/database.ts';
 import { type Program, ready, startProgram } from '../support/server/processes.ts';
 import { type BareTenant, provision } from '../support/database/tenants.ts';
 import { until } from '../support/client/until.ts';
@@ -326,6 +326,7 @@ describe('an overdue invoice', () => {
     await runDay(await day());
     await runDay(await day());
     expect(await reminders()).toHaveLength(2);
+    await settle(database);
     const notifications = await database.query(
       `select u.email, n.type, n.title from ${schema}.notification n join ${schema}.user_account u on u.id = n.user_id`,
     );

@@ -228,7 +228,7 @@ describe('the queue', () => {
     expect(await jobs()).toHaveLength(1);
     await database.query('delete from graphile_worker._private_jobs');
     await database.query(
-      `begin; set local app.tenant_id = '${school.id}'; select core.enqueue('deliver', '{"from_id": 1, "to_id": 2}'); commit`,
+      `select core.add_jobs('deliver', array[('{"tenant_id": ${school.id}, "from_id": 1, "to_id": 2}', null, null)::core.new_job])`,
     );
     expect(await deliveries()).toEqual([{ payload: { tenant_id: school.id, from_id: 1, to_id: 2 }, priority: 10 }]);
   });

@@ -38,10 +38,8 @@ async function queueEmails(school: BareTenant, kind: string, count: number): Pro
 /** Queues jobs that are not run. */
 const queue = (school: BareTenant, task: string, payload: object, count = 1) =>
   database.query(`
-    begin;
-    set local app.tenant_id = '${school.id}';
-    select core.enqueue_all('${task}', array_fill('${JSON.stringify(payload)}'::jsonb, array[${count}]));
-    commit`);
+    select core.add_jobs('${task}', array_fill(
+      ('${JSON.stringify({ tenant_id: school.id, ...payload })}', null, null)::core.new_job, array[${count}]))`);
 
 /** The waiting jobs in the order in which workers take them, as `<school> <task or kind>`. */
 async function order(limit: number): Promise<string[]> {

@@ -90,14 +90,16 @@ const browser = async (user = userId) => {
     id: await school.insert('device', { user_id: user, token: subscription.token, platform: 'web' }),
   };
 };
-const send = (users: number[], fields: object = {}) =>
-  school.admin.post('/api/notifications/send', {
+async function send(users: number[], fields: object = {}): Promise<void> {
+  await school.admin.post('/api/notifications/send', {
     user_ids: users,
     title: 'Sports day',
     message: 'Bring shoes.',
     channels: ['push'],
     ...fields,
   });
+  await service.settled();
+}
 const rows = (condition: string, at = school) =>
   service.database.query<Row & Record<string, unknown>>(
     `select id::integer, user_id::integer, device_id::integer, status, reason, attempts from ${at.schema}.notification_delivery where ${condition} order by id`,
@@ -469,6 +471,7 @@ describe('a push message', () => {
       message: 'M',
       channels: ['push', 'email'],
     });
+    await service.settled();
     if (action === 'delete') await service.operator.delete(`/api/platform/tenants/${other.id}`);
     else if (action === 'suspend') await service.operator.post(`/api/platform/tenants/${other.id}/suspend`);
     else await service.operator.put(`/api/platform/tenants/${other.id}`, { feature_flags: { notifications: false } });

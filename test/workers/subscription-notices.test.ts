@@ -267,6 +267,7 @@ test('a failure at one school, or one that is not migrated, does not stop the ot
       `^core.subscription_daily failed for 1 of \\d+ schools. School ${broken.id}: relation "daily_run" does not exist`,
     ),
   );
+  await service.settled();
   expect(
     await service.database.query(`select from ${whole.schema}.notification where type = 'trial.ending'`),
   ).toHaveLength(1);

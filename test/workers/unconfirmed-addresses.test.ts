@@ -83,13 +83,15 @@ describe('an address that nobody has confirmed', () => {
 });
 
 describe('a text that a person writes', () => {
-  const write = async (title: string, userIds: number[], of: School = school) =>
-    of.admin.post('/api/notifications/send', {
+  async function write(title: string, userIds: number[], of: School = school): Promise<void> {
+    await of.admin.post('/api/notifications/send', {
       user_ids: userIds,
       title,
       message: 'Look at this.',
       channels: ['email'],
     });
+    await service.settled();
+  }
   const stranger = async (of: School = school, fields: object = {}) => {
     const email = `${unique('stranger')}@mail.example`;
     const id = await of.insert('user_account', { email, first_name: 'Sam', last_name: 'Stranger', ...fields });

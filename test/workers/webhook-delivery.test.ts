@@ -440,6 +440,7 @@ describe('a webhook', () => {
     await hook.skipDelay('12 hours');
     await hook.delivery({ attempts: 3, status: 'failed', reason: 'http_503', next_attempt_at: null });
     expect(await hook.read()).toMatchObject({ is_active: false, disabled_at: expect.any(String) as unknown });
+    await service.settled();
     const { data: notifications } = await school.admin.get<{ type: string; message: string }[]>('/api/notifications');
     expect(notifications.find(({ type }) => type === 'webhook.disabled')?.message).toContain(receiver.url + hook.path);
     const { data: enabled } = await school.admin.put<Webhook>(hook.api, { is_active: true });

@@ -106,7 +106,15 @@ async function prepareNode(client: pg.Client, { id, name }: Node): Promise<void>
         `insert into platform.node (id, name, url, status, is_this) values ($1, $2, '', 'active', true)`,
         [id, name],
       );
-      for (const table of ['audit_log', 'session', 'subscription', 'second_factor', 'recovery_code', 'tenant'])
+      for (const table of [
+        'audit_log',
+        'session',
+        'subscription',
+        'second_factor',
+        'recovery_code',
+        'outbox',
+        'tenant',
+      ])
         await client.query(`select setval(pg_get_serial_sequence($1, 'id'), $2)`, [`platform.${table}`, firstId(id)]);
     }
     await client.query('select core.define_publications()');

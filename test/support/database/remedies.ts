@@ -40,5 +40,6 @@ export async function runRemedy(
   });
   if (comment === 'then restart the server') await restart();
   else if (comment === 'then: npm run migrate') await runRemedy(url, 'npm run migrate');
-  else if (comment !== undefined && !comment.startsWith('if ')) throw new Error(`This comment means nothing to the test: ${comment}`);
+  else if (comment !== undefined && !comment.startsWith('if '))
+    throw new Error(`This comment means nothing to the test: ${comment}`);
 }

@@ -49,7 +49,10 @@ export async function mailTo(service: TestService, address: string, subject: str
   );
 }
 
-/** Waits until the worker has run all queued jobs except `deliver` and emails that wait for the pause of their address. */
+/**
+ * Waits until the worker has run all queued jobs except `deliver` and emails that wait for the pause of their address, and
+ * has written what they, and all requests, have notified of.
+ */
 export async function queueIsEmpty(service: TestService): Promise<void> {
   // Does not wait for `deliver` jobs (push and email of notifications), which other test files cover.
   const jobs =
@@ -58,4 +61,5 @@ export async function queueIsEmpty(service: TestService): Promise<void> {
     const found = await Promise.all(service.database.all().map((database) => database.query(jobs)));
     return found.flat().length === 0 || undefined;
   });
+  await service.settled();
 }

@@ -1,3 +1,4 @@
+import { until } from '../client/until.ts';
 import { createHash, randomUUID } from 'node:crypto';
 import type pg from 'pg';
 import { type Servers, sharedServers } from '../../nodes/servers.ts';
@@ -31,6 +32,14 @@ export interface TestDatabase extends Queries {
   /** The same, planned only once per connection. */
   prepared?<R extends pg.QueryResultRow = Record<string, unknown>>(text: string): Promise<R[]>;
   drop(): Promise<void>;
+}
+
+/** Writes the notifications of all that has happened, until nothing is left. A worker may do the same meanwhile. */
+export async function settle(server: Queries): Promise<void> {
+  await until(async () => {
+    await server.query('select core.outbox_write(id) from core.outbox_schools() id');
+    return (await server.query('select core.outbox_schools()')).length === 0 || undefined;
+  });
 }
 
 /** The address of a database of the test server. */

@@ -5,7 +5,7 @@ import { afterAll } from '@jest/globals';
 import type { Timing } from '../../../src/process/timing.ts';
 import type { Client } from '../client/client.ts';
 import { closeIdleConnections } from '../client/connections.ts';
-import { type Queries, testDatabase, type TestDatabase, withoutSchedule } from './database.ts';
+import { type Queries, settle, testDatabase, type TestDatabase, withoutSchedule } from './database.ts';
 import { until } from '../client/until.ts';
 import { poolerSettings } from './pooler-settings.ts';
 
@@ -35,6 +35,8 @@ export interface TestService {
   operator: Client;
   /** The emails that were sent, oldest first. Waits until there are `count`. */
   outbox(count: number): Promise<string[]>;
+  /** Waits until people have been told of everything that has happened: until the outbox of each server is empty. */
+  settled(): Promise<void>;
   /** Adds a plan. Default: 5 students, 5 teachers, no features. */
   plan(fields?: Record<string, unknown>): Promise<{ id: number; name: string }>;
   /** Adds a school with an admin. */
@@ -149,6 +151,10 @@ export async function testService(
   const anonymous = await client(url);
   const operator = await anonymous.login({ is_platform: true, email: operatorEmail, password: testPassword });
 
+  async function settled(): Promise<void> {
+    await Promise.all(database.all().map(settle));
+  }
+
   async function school(fields: Record<string, unknown> = {}): Promise<School> {
     const n = ++serial;
     const subdomain = `school-${n}-${Math.random().toString(36).slice(2, 8)}`;
@@ -196,6 +202,8 @@ export async function testService(
           },
           201,
         );
+        // The welcome is there before the test goes on.
+        await settled();
         const loggedIn = await anonymous.login({ tenant_id: data.id, email, password: testPassword });
         return Object.assign(loggedIn, { id: created.data.id, email });
       },
@@ -247,6 +255,7 @@ export async function testService(
       const plan = { name: unique('Plan'), price_monthly: 1, max_students: 5, max_teachers: 5, ...fields };
       return (await operator.post<{ id: number; name: string }>('/api/platform/plans', plan, 201)).data;
     },
+    settled,
     async outbox(count) {
       const folder = join(dataDir, 'outbox');
       const names = await until(async () => {

@@ -1,0 +1,368 @@
+-- The writer of notifications (workers/outbox.ts). It takes what requests have written down in platform.outbox, finds
+-- the recipients, and stores the notifications, the deliveries and the jobs that send them. Only one transaction at a
+-- time does that for a school, so the ids of the notifications of a school are in commit order, and the daily limits
+-- are counted exactly. Decision 0070.
+
+create function core.outbox_schools() returns setof bigint
+  language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  -- One look-up per school, however many rows a school has.
+  with recursive waiting as (
+    (select tenant_id from platform.outbox order by tenant_id limit 1)
+    union all
+    select (
+      select o.tenant_id from platform.outbox o where o.tenant_id > w.tenant_id order by o.tenant_id limit 1)
+    from waiting w
+    where w.tenant_id is not null
+  )
+  select t.id
+  from waiting w
+  join platform.tenant t on t.id = w.tenant_id and t.node_id is null
+    and t.schema_version >= core.required_schema_version()
+  where exists (
+    select from platform.outbox o where o.tenant_id = t.id and (o.retry_at is null or o.retry_at <= now()))
+  order by t.id
+$$;
+comment on function core.outbox_schools is
+  'The schools of this server with something to write. Security definer, since the worker may read no table of the '
+  'platform.';
+
+create function core.outbox_recipients(p_event text, p_facts jsonb, p_at timestamptz) returns jsonb
+  language plpgsql as $$
+declare
+  v_function text := (select recipients from core.notification_event where key = p_event);
+  v_recipients jsonb := p_facts -> 'recipients';
+begin
+  if v_recipients is null then
+    execute format('select api.%I($1)', v_function)
+      into v_recipients
+      using p_facts || jsonb_build_object('event', p_event, 'at', p_at);
+  end if;
+  return coalesce(v_recipients, '[]');
+end $$;
+comment on function core.outbox_recipients is
+  'The recipients of an event that is written down, [{user_id?, email?, name?, variables?}], as they are now. A '
+  'function of api finds them, which gets the facts with the event and the moment {at}. None if what has happened was '
+  'undone.';
+
+create function core.event_words(p_events text[]) returns table (event text, words jsonb, is_written_by_people boolean)
+  language sql stable as $$
+  select
+    e.key,
+    jsonb_object_agg(chosen.channel, jsonb_build_object(
+      'title', coalesce(school_text.title, operator_text.subject, e.title),
+      'message', coalesce(school_text.message, operator_text.body, e.message),
+      'action_url', school_text.action_url)),
+    core.is_written_by_people(e.key, bool_or(school_text.id is not null))
+  from core.notification_event e
+  left join notification_event decided on decided.event = e.key
+  cross join unnest(coalesce(decided.channels, e.channels)) chosen (channel)
+  left join platform.notification_template operator_text
+    on operator_text.key = e.key and operator_text.channel = chosen.channel and operator_text.is_active
+  left join notification_template school_text on lower(school_text.name) = e.key
+  where e.key = any (p_events)
+    and coalesce(decided.is_enabled, true)
+    and (core.is_mandatory(e.key) or 'notifications' = any (core.tenant_features()))
+  group by e.key
+$$;
+comment on function core.event_words is
+  'The texts of events of the catalog on each of their channels, {in_app: {title, message, action_url}, …}. Those of '
+  'the school override those of operators, which override the catalog. Without the events that the school has switched '
+  'off, and without the feature notifications only mandatory events (core.is_mandatory).';
+
+create function core.store_mailings(
+    p_mailings jsonb, p_school text, p_setting platform.notification_setting, p_day_began_at timestamptz)
+  returns json language plpgsql as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_stored json;
+begin
+  with mailing as materialized (
+    select *
+    from rows from (
+      jsonb_to_recordset(p_mailings) as (
+        type text, words jsonb, recipients jsonb, variables jsonb, limits_unconfirmed boolean, traceparent text)
+    ) with ordinality
+      m (type, words, recipients, variables, limits_unconfirmed, traceparent, mailing_number)
+  ), template as materialized (
+    -- Channels with the same text are rendered once.
+    select
+      m.mailing_number,
+      array_agg(w.channel) as channels,
+      core.template_format(title) as title,
+      core.placeholder_names(title) as title_names,
+      core.template_format(message) as message,
+      core.placeholder_names(message) as message_names,
+      action_url
+    from mailing m
+    cross join jsonb_each(m.words) w (channel, text)
+    cross join jsonb_to_record(w.text) t (title text, message text, action_url text)
+    group by m.mailing_number, title, message, action_url
+  ), recipient as materialized (
+    select
+      row_number() over in_order as recipient_number,
+      -- The number of the notification of the recipient, among all of them.
+      case when m.words ? 'in_app' and r.user_id is not null then
+        count(*) filter (where m.words ? 'in_app' and r.user_id is not null) over (in_order rows unbounded preceding)
+      end as notification_number,
+      m.mailing_number,
+      m.type,
+      m.limits_unconfirmed,
+      m.traceparent,
+      r.user_id,
+      r.email,
+      r.is_unconfirmed,
+      coalesce(r.first_name || ' ' || r.last_name, r.name, '') as name,
+      jsonb_build_object(
+        'first_name', coalesce(r.first_name, r.name),
+        'last_name', r.last_name,
+        'name', coalesce(r.first_name || ' ' || r.last_name, r.name),
+        'school_name', p_school
+      ) || coalesce(m.variables, '{}') || coalesce(r.variables, '{}') as variables
+    from mailing m
+    cross join core.reachable_recipients(m.recipients) r
+    window in_order as (order by m.mailing_number, r.user_id is null, r.recipient_number)
+  ), rendered as materialized (
+    select
+      r.recipient_number, r.notification_number, r.type, r.limits_unconfirmed, r.traceparent, r.user_id, r.email,
+      r.is_unconfirmed, r.name, t.channels, t.action_url,
+      core.clean_title(core.fill_placeholders(t.title, t.title_names, r.variables), p_school) as title,
+      -- The maximum length keeps streams, push messages and tables of thousands of these within bounds.
+      core.clean_message(core.fill_placeholders(t.message, t.message_names, r.variables)) as message
+    from recipient r
+    join template t using (mailing_number)
+  ), notification_ids as materialized (
+    -- An array instead of a join: Postgres expects few recipients and would join a thousand ids in a nested loop.
+    select array(
+      select nextval('notification_id_seq') from recipient where notification_number is not null) as ids
+  ), notified as (
+    insert into notification (id, user_id, title, message, type, action_url, created_at, updated_at)
+      select
+        (select ids from notification_ids)[notification_number], user_id, title, message, type, action_url, v_now, v_now
+      from rendered
+      where 'in_app' = any (channels) and user_id is not null
+      order by recipient_number
+      returning user_id
+  ), target as materialized (
+    -- The lock keeps a device until the commit: if it were removed meanwhile, the insert below would fail.
+    select m.*, d.id as device_id
+    from rendered m
+    join device d on d.user_id = m.user_id
+    where 'push' = any (m.channels)
+    for key share of d
+  ), planned as (
+    select
+      t.*,
+      'push' as channel,
+      p_setting.push_per_user_per_day as daily_limit,
+      row_number() over (partition by t.device_id order by t.recipient_number)
+        + case when p_setting.push_per_user_per_day is not null then (
+            select count(*) from notification_delivery d
+            where d.device_id = t.device_id and d.created_at >= p_day_began_at and d.status <> 'dropped'
+          ) end as number_today
+    from target t
+    union all
+    select
+      m.*,
+      null,
+      'email',
+      -- Above the limit, an email that may have to wait anyway waits for another day.
+      case
+        when m.limits_unconfirmed and m.is_unconfirmed and p_setting.emails_per_user_per_day > 0 then null
+        else p_setting.emails_per_user_per_day
+      end,
+      row_number() over (partition by m.email order by m.recipient_number)
+        + case when p_setting.emails_per_user_per_day is not null then (
+            select count(*) from notification_delivery d
+            where d.address = m.email and d.created_at >= p_day_began_at and d.status <> 'dropped'
+          ) end
+    from rendered m
+    where 'email' = any (m.channels) and m.email is not null
+  ), numbered as materialized (
+    select p.*, nextval('notification_delivery_id_seq') as delivery_id,
+      case when number_today > daily_limit then 'dropped' else 'pending' end as status
+    from (select * from planned order by limits_unconfirmed, recipient_number, device_id) p
+  ), delivered as (
+    insert into notification_delivery (id, notification_id, user_id, channel, device_id, address, recipient_name,
+        title, message, action_url, status, reason, created_at, updated_at)
+      select
+        delivery_id, (select ids from notification_ids)[notification_number], user_id, channel, device_id,
+        case when channel = 'email' then email end, name, title, message, action_url, status,
+        case when status = 'dropped' then 'daily_limit' end, v_now, v_now
+      from numbered
+      order by delivery_id
+  ), batch as (
+    select limits_unconfirmed, min(delivery_id) as from_id, max(delivery_id) as to_id,
+      array_agg(delivery_id order by delivery_id) as ids,
+      (array_agg(traceparent order by delivery_id) filter (where traceparent is not null))[1] as traceparent
+    from (
+      select limits_unconfirmed, delivery_id, traceparent,
+        (row_number() over (partition by limits_unconfirmed order by delivery_id) - 1) / 100 as batch_number
+      from numbered
+      where status = 'pending'
+    ) pending
+    group by limits_unconfirmed, batch_number
+  )
+  select json_build_object(
+      'jobs', (
+        select json_agg(jsonb_strip_nulls(jsonb_build_object(
+            'tenant_id', core.tenant_id(),
+            'from_id', from_id,
+            'to_id', to_id,
+            'limits_unconfirmed', nullif(limits_unconfirmed, false),
+            -- Deliveries above the daily limit have ids too.
+            'only', case when to_id - from_id >= cardinality(ids) then to_jsonb(ids) end,
+            'traceparent', traceparent)) order by from_id)
+        from batch),
+      'user_ids', (select json_agg(distinct user_id order by user_id) from notified),
+      'notifications', (select count(*) from notified),
+      'deliveries', (select count(*) from numbered))
+    into v_stored;
+  return v_stored;
+end $$;
+comment on function core.store_mailings is
+  'Renders the words of mailings, [{type, words, recipients, variables?, limits_unconfirmed, traceparent?}], for each '
+  'recipient, and stores a notification for each user who can log in, and a delivery for each of their devices and '
+  'each email address; drops those above the daily limits, except emails that may have to wait (limits_unconfirmed). '
+  '{jobs: the payloads of the jobs `deliver` for the rest, at most 100 deliveries each, or null; user_ids: the users '
+  'with a notification, or null; notifications, deliveries: their numbers}.';
+
+create function core.send_mailings(p_mailings jsonb) returns json language plpgsql as $$
+declare
+  v_setting platform.notification_setting;
+  v_tenant record;
+  v_stored json;
+begin
+  select * into strict v_setting from platform.notification_setting;
+  select name, time_zone into strict v_tenant from platform.tenant where id = core.tenant_id();
+  v_stored := core.store_mailings(p_mailings, v_tenant.name, v_setting, core.day_begins(core.today()));
+  if v_stored ->> 'jobs' is not null then
+    perform core.add_jobs('deliver', array(
+      select (job.value, null, core.quiet_hours_end(
+        v_setting.quiet_from, v_setting.quiet_until, v_tenant.time_zone, now()))::core.new_job
+      from jsonb_array_elements((v_stored -> 'jobs')::jsonb) job));
+  end if;
+  if v_stored ->> 'user_ids' is not null then
+    perform core.publish_notifications(array(select json_array_elements_text(v_stored -> 'user_ids')::bigint));
+  end if;
+  return v_stored;
+end $$;
+comment on function core.send_mailings is
+  'Stores mailings (core.store_mailings), queues the jobs that deliver them, after the quiet hours, and wakes the '
+  'streams of their users. Returns what core.store_mailings does.';
+
+create function core.outbox_postpone(p_id bigint, p_error text) returns void language sql as $$
+  update platform.outbox
+    set attempts = attempts + 1,
+      retry_at = now() + core.webhook_retry_delay(attempts + 1),
+      error = core.error_line(p_error)
+    where id = p_id
+$$;
+comment on function core.outbox_postpone is 'Tries a row again after 10, 30, 90 seconds, …, 4 hours.';
+
+create function core.outbox_split(p_row platform.outbox, p_recipients jsonb) returns void language sql as $$
+  insert into platform.outbox (tenant_id, event, facts, traceparent, created_at)
+    select p_row.tenant_id, p_row.event,
+      p_row.facts || jsonb_build_object('recipients', jsonb_agg(recipient order by n)), p_row.traceparent,
+      p_row.created_at
+    from (
+      select value as recipient, n, (n - 1) / core.outbox_slice() as slice
+      from jsonb_array_elements(p_recipients) with ordinality r (value, n)
+    ) r
+    group by slice
+    order by slice;
+  delete from platform.outbox where id = p_row.id;
+$$;
+comment on function core.outbox_split is
+  'Replaces a row with more recipients than the worker writes to at a time by several, behind what has happened since.';
+
+create function core.outbox_write(p_tenant_id bigint, p_limit integer default 100) returns json
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_before text[];
+  v_row platform.outbox;
+  v_recipients jsonb;
+  v_count integer := 0;
+  v_words jsonb;
+  v_mailings jsonb := '[]';
+  v_has_webhooks boolean := false;
+  v_ids bigint[] := '{}';
+  v_stored json;
+begin
+  -- A school that is migrated, or moves, is written to afterwards; and while a node that was restored copies the plans
+  -- and settings of the home again, nothing is known about its channels.
+  if not pg_try_advisory_xact_lock(core.lock_key('notifications', p_tenant_id))
+    or not core.try_lock_schema(p_tenant_id)
+    or not exists (
+      select
+      from platform.tenant t
+      join platform.plan p on p.id = t.plan_id
+      cross join platform.notification_setting
+      where t.id = p_tenant_id)
+  then
+    return null;
+  end if;
+  v_before := core.enter_tenant(p_tenant_id);
+  v_words := (
+    select coalesce(jsonb_object_agg(w.event, jsonb_build_object(
+      'words', core.open_words(w.words), 'limits_unconfirmed', w.is_written_by_people)), '{}')
+    from core.event_words(array(select distinct event from platform.outbox where tenant_id = p_tenant_id)) w);
+  for v_row in
+    select *
+    from platform.outbox
+    where tenant_id = p_tenant_id and (retry_at is null or retry_at <= now())
+    order by id
+    limit p_limit
+  loop
+    if v_row.event = 'webhooks' then
+      v_has_webhooks := true;
+    elsif v_row.event = 'message' or v_words ? v_row.event then
+      begin
+        v_recipients := core.outbox_recipients(v_row.event, v_row.facts, v_row.created_at);
+      exception when others then
+        perform core.outbox_postpone(v_row.id, sqlerrm);
+        continue;
+      end;
+      if jsonb_array_length(v_recipients) > core.outbox_slice() then
+        perform core.outbox_split(v_row, v_recipients);
+        continue;
+      end if;
+      v_count := v_count + jsonb_array_length(v_recipients);
+      exit when v_count > core.outbox_slice();
+      v_mailings := v_mailings || jsonb_build_array(
+        jsonb_build_object('type', v_row.event, 'limits_unconfirmed', true)
+        || case
+          when v_row.event = 'message'
+            then v_row.facts || jsonb_build_object('words', core.open_words(v_row.facts -> 'words'))
+          else v_words -> v_row.event
+        end
+        || jsonb_build_object('recipients', v_recipients, 'traceparent', v_row.traceparent));
+    end if;
+    v_ids := v_ids || v_row.id;
+  end loop;
+  if v_mailings <> '[]' then
+    begin
+      v_stored := core.send_mailings(v_mailings);
+    exception when others then
+      -- One of several events is to blame. The worker writes them one by one then.
+      if p_limit > 1 then
+        raise;
+      end if;
+      perform core.outbox_postpone(v_ids[1], sqlerrm);
+      v_ids := '{}';
+    end;
+  end if;
+  if v_has_webhooks then
+    perform core.add_jobs('deliver_webhooks',
+      array[(jsonb_build_object('tenant_id', p_tenant_id), null, null)::core.new_job]);
+  end if;
+  delete from platform.outbox where id = any (v_ids);
+  perform core.leave_tenant(v_before);
+  return json_build_object('rows', cardinality(v_ids), 'notifications', coalesce(v_stored -> 'notifications', '0'),
+    'deliveries', coalesce(v_stored -> 'deliveries', '0'));
+end $$;
+comment on function core.outbox_write is
+  'Writes the messages of what has happened in a school, in the order in which it happened: at most p_limit events, '
+  'and as many as have 1,000 recipients together. {rows, notifications, deliveries}: how many were done. Null if '
+  'another worker writes for the school, or it is migrated or moves. An event whose recipients cannot be found is '
+  'tried again later, and one whose messages cannot be stored too, if p_limit is 1; otherwise that fails. Security '
+  'definer, since the worker may read no school.';

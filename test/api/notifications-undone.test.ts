@@ -1,0 +1,140 @@
+import { beforeAll, expect, test } from '@jest/globals';
+import { feeSchool } from '../support/fixtures/fees.ts';
+import { serviceOfFile } from '../support/server/service.ts';
+
+// What has happened is written down; the worker writes the notifications later. These tests keep it from that until
+// something else has happened too.
+
+const service = await serviceOfFile();
+const day = (offset: number) => new Date(Date.now() + offset * 86_400_000).toISOString().slice(0, 10);
+const fees = await feeSchool(service, { name: 'This year', start_date: day(-300), end_date: day(60) }, []);
+const { school } = fees;
+const { admin } = school;
+let classId: number;
+let student: number;
+
+beforeAll(async () => {
+  classId = await fees.addClass();
+  student = await fees.addStudent(classId, day(-300), {
+    first_name: 'Ann',
+    last_name: 'Adams',
+    parent_email: 'ann.parent@home.example',
+  });
+});
+
+/** Does something before the worker can write what people are told of it. @returns the messages that it writes then */
+async function beforeWriting(work: () => Promise<unknown>): Promise<string[]> {
+  await service.settled();
+  await school.database.query(`delete from ${school.schema}.notification_delivery`);
+  await school.database.query(`delete from ${school.schema}.notification`);
+  const client = new shared.pg.Client({
+    connectionString: await school.database.addressFor(`select from ${school.schema}.student`),
+  });
+  await client.connect();
+  try {
+    await client.query("select pg_advisory_lock(core.lock_key('notifications', $1))", [school.id]);
+    await work();
+  } finally {
+    await client.end();
+  }
+  await service.settled();
+  const rows = await school.database.query<{ message: string }>(
+    `select message from ${school.schema}.notification_delivery where channel = 'email'
+     union all select message from ${school.schema}.notification order by 1`,
+  );
+  return rows.map(({ message }) => message);
+}
+
+const mark = (status: string) =>
+  admin.post('/api/attendance/mark', { class_id: classId, date: day(0), records: [{ student_id: student, status }] });
+
+test('a mark that is corrected before anybody was told of it tells nobody, and one that comes back tells once', async () => {
+  const absent = [expect.stringContaining('was marked absent')];
+  expect(
+    await beforeWriting(async () => {
+      await mark('absent');
+      await mark('present');
+    }),
+  ).toEqual([]);
+  expect(
+    await beforeWriting(async () => {
+      await mark('late');
+      await mark('present');
+      await mark('late');
+      await mark('present');
+    }),
+  ).toEqual([]);
+  await school.database.query(`truncate ${school.schema}.attendance_correction, ${school.schema}.attendance cascade`);
+  expect(
+    await beforeWriting(async () => {
+      await mark('absent');
+      await mark('present');
+      await mark('absent');
+    }),
+  ).toEqual(absent);
+  expect(
+    await beforeWriting(async () => {
+      await mark('present');
+      await mark('absent');
+    }),
+  ).toEqual([]);
+});
+
+test('a payment that is reversed, and a fee that is waived, before anybody was told of it, tell nobody', async () => {
+  const structure = await fees.addStructure([{ name: 'Tuition', amount: 100, frequency: 'annual' }], [classId]);
+  expect(
+    await beforeWriting(async () => {
+      await fees.generate(structure);
+      const [fee] = await fees.feesOf(student);
+      await admin.post(`/api/finance/student-fees/${fee?.id}/waive`, { reason: 'Scholarship' });
+    }),
+  ).toEqual([]);
+  const other = await fees.addStructure([{ name: 'Lunch', amount: 50, frequency: 'annual' }], [classId], {
+    name: 'Lunch',
+  });
+  await fees.generate(other);
+  const fee = (await fees.feesOf(student)).find(({ status }) => status !== 'waived');
+  expect(
+    await beforeWriting(async () => {
+      const { data } = await fees.pay(fee?.id ?? 0, 10);
+      await admin.post(`/api/finance/payments/${data.id}/reverse`, { reason: 'Wrong student' });
+      await fees.pay(fee?.id ?? 0, 20);
+      await fees.pay(fee?.id ?? 0, 30);
+    }),
+  ).toEqual([
+    // With the balance after each payment.
+    expect.stringContaining('Open balance of Lunch: USD 30.00.'),
+    expect.stringContaining('Open balance of Lunch: USD 0.00.'),
+  ]);
+});
+
+test('a holiday or a leave that is deleted, and a user who is deactivated, before anybody was told, tell nobody', async () => {
+  const { data: teacher } = await admin.post<{ id: number }>(
+    '/api/teachers',
+    { first_name: 'Noa', last_name: 'T', email: 'noa@staff.example' },
+    201,
+  );
+  expect(
+    await beforeWriting(async () => {
+      const { data: holiday } = await admin.post<{ id: number }>(
+        '/api/holidays',
+        { name: 'Off', date: '2034-01-01' },
+        201,
+      );
+      await admin.delete(`/api/holidays/${holiday.id}`);
+      const { data: leave } = await admin.post<{ id: number }>(
+        '/api/teachers/leaves',
+        { teacher_id: teacher.id, leave_type: 'sick', start_date: '2026-09-01', end_date: '2026-09-03' },
+        201,
+      );
+      await admin.put(`/api/teachers/leaves/${leave.id}`, { status: 'rejected' });
+      await school.database.query(`delete from ${school.schema}.teacher_leave where id = $1`, [leave.id]);
+      const { data: user } = await admin.post<{ id: number }>(
+        '/api/users',
+        { email: 'gone@staff.example', first_name: 'G', last_name: 'One', password: 'test-password' },
+        201,
+      );
+      await admin.put(`/api/users/${user.id}`, { is_active: false });
+    }),
+  ).toEqual([]);
+});
