@@ -43,6 +43,15 @@ const stateAt = (at: string, planId: number) =>
     [subdomain, planId],
   );
 
+/** The audit entries at home that the node has made about no school. */
+const entriesAboutNoSchool = () =>
+  rows(
+    home,
+    `select from platform.audit_log a
+     join platform.node n on a.id / 1000000000000 = n.id and n.name = 'restored'
+     where a.tenant_id is null`,
+  );
+
 /** Waits until the home and the node have the same, with these values. */
 const areSame = (planId: number, expected: Record<string, unknown>) =>
   until(async () => {
@@ -76,6 +85,9 @@ test('a node that was restored from a backup copies the tables of the home again
   const create = ['tenant', 'create', subdomain, '--name', 'Restored', '--plan', String(plan.id), '--node', 'restored'];
   await run(...create, '--contact-email', `head@${subdomain}.example`);
   await areSame(plan.id, { status: 'active', plan: plan.name });
+  // An entry about no school, as `school jobs retry --node` makes one.
+  await rows(url, "select core.audit('job.retry', 'job', 1, null, '{}')");
+  await until(async () => (await entriesAboutNoSchool()).length === 1 || undefined);
 
   backup = await backUp(server);
   // Lost: the node has neither this state of the school nor the new name of the plan after its restoration.
@@ -89,6 +101,7 @@ test('a node that was restored from a backup copies the tables of the home again
 
   await run('node', 'add', 'restored', url);
   await areSame(plan.id, { status: 'active', plan: name });
+  expect(await entriesAboutNoSchool()).toHaveLength(1);
   // It subscribes under the same address as before.
   expect(await rows(url, "select subconninfo ~ 'localhost' as is_kept from pg_subscription")).toEqual([
     { is_kept: true },

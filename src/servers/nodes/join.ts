@@ -15,11 +15,8 @@ import {
 import { requireAgreementWith } from '../claims.ts';
 import { adoptAsSuccessor, renewToken, requireCurrent } from '../tokens.ts';
 import { refreshCopies } from './copies.ts';
-import { findNode, type Node, readNodes } from './nodes.ts';
+import { findNode, firstId, type Node, readNodes } from './nodes.ts';
 import { takeOver } from './take-over.ts';
-
-/** Ids of rows that other servers copy start here on a node, so that no two servers give the same id. */
-const firstId = (node: number) => node * 10 ** 12;
 
 async function requireLogical(client: pg.ClientBase, server: string): Promise<void> {
   const { rows } = await client.query<{ level: string; is_superuser: boolean }>(

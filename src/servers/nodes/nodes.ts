@@ -1,5 +1,8 @@
 import type pg from 'pg';
 
+/** Ids of rows that other servers copy start here on a node, so that no two servers give the same id. */
+export const firstId = (node: number): number => node * 10 ** 12;
+
 /** A node as the home knows it. */
 export interface Node {
   id: number;
