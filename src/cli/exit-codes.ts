@@ -7,6 +7,8 @@ export const exitCodes = {
   attention: 2,
   /** A canary failed before the other schools were changed: `migrate up --canary` only. */
   stopped: 3,
+  /** The reader of the output has ended. A shell reports the same for a program that SIGPIPE ends. */
+  closedPipe: 141,
 } as const;
 
 /** For the help of the program. */

@@ -265,6 +265,13 @@ function explain(error: unknown): string {
     : error.message;
 }
 
+// The reader of a pipe may end first, as in `school doctor | head -1`. Then this ends too, as other programs do.
+for (const stream of [process.stdout, process.stderr])
+  stream.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw error;
+    process.exit(exitCodes.closedPipe);
+  });
+
 try {
   await program.parseAsync();
 } catch (error) {

@@ -1,4 +1,5 @@
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { cp, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer, connect, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -213,7 +214,7 @@ describe('the lock of the migration', () => {
     const program = startProgram('src/cli/main.ts', ['migrate'], { DATABASE_URL: database.url });
     const [line] = await program.prints(/Waiting for another migration.*/);
     expect(line).toContain(`process ${String(rows[0]?.pid)} (forgotten, idle since `);
-    expect(line).toContain('select pg_terminate_backend(');
+    expect(line).toContain(`select pg_terminate_backend(${String(rows[0]?.pid)});`);
     await holder.end();
     expect(await program.ended).toMatchObject({ code: 0, stderr: '' });
   });
@@ -226,6 +227,19 @@ describe('the lock of the migration', () => {
     await plan.prints(/Waiting for another migration/);
     await holder.end();
     expect((await plan.ended).code).toBe(0);
+  });
+});
+
+describe('a reader that ends first, as `head -1` does', () => {
+  test('ends the command without an error, with the exit code of SIGPIPE', async () => {
+    const command = spawn(process.execPath, [join(root, 'src/cli/main.ts'), 'openapi'], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    command.stdout.destroy();
+    const stderr: Buffer[] = [];
+    command.stderr.on('data', (chunk: Buffer) => stderr.push(chunk));
+    const [code] = (await once(command, 'close')) as [number | null];
+    expect({ code, stderr: Buffer.concat(stderr).toString() }).toEqual({ code: 141, stderr: '' });
   });
 });
 
