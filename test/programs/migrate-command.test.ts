@@ -2,6 +2,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import pg from 'pg';
 import { sqlFiles } from '../../src/database/migrate/install.ts';
 import type { MigrationStatus } from '../../src/database/migrate/migration-status.ts';
 import { until } from '../support/client/until.ts';
@@ -106,6 +107,20 @@ describe('a tenant migration that fails in one school of four', () => {
       delayed: [],
       replaced: [{ version: latest + 1, schools: 0 }],
     });
+  });
+
+  test('says that the command is repeated, not the migration replaced, if another transaction held the tables', async () => {
+    await writeFile(fileOf(latest + 1), column(latest + 1));
+    const client = new pg.Client({ connectionString: service.database.url });
+    await client.connect();
+    await client.query(`begin; select from tenant_${first.id}.student limit 1`);
+    const held = await run('up');
+    await client.query('rollback');
+    await client.end();
+    expect(held.code).toBe(1);
+    expect(held.stdout).toContain('Another transaction held its tables: end it');
+    expect(held.stdout).not.toContain('--skip');
+    expect((await run('up')).code).toBe(0);
   });
 
   test('leaves all four in service until the DBA skips the school, then replaces the migration for it', async () => {

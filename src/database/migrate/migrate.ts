@@ -188,10 +188,13 @@ async function finishFunctions(
   const served = options.holdFunctions ? await servedOnlyNow(client, failed) : [];
   if (served[0]) {
     const names = served.slice(0, 5).map(({ id, subdomain }) => `${id} (${subdomain})`);
+    const advice = failed.every(({ isLocked }) => isLocked)
+      ? 'Another transaction held its tables: end it (docs/operations/runbook.md, "A stuck migration"), then repeat this.'
+      : 'Repair the migration and add --replace, or ' +
+        `stop ${served.length === 1 ? 'the school' : 'these schools'} with --skip ${served[0].subdomain} --reason "…".`;
     onStep(
       `functions: not installed, so that ${schoolCount(served.length)} that failed can still be used: ` +
-        `${names.join(', ')}${served.length > names.length ? ', …' : ''}. Repair the migration and add --replace, or ` +
-        `stop ${served.length === 1 ? 'the school' : 'these schools'} with --skip ${served[0].subdomain} --reason "…".`,
+        `${names.join(', ')}${served.length > names.length ? ', …' : ''}. ${advice}`,
     );
     return 'held';
   }

@@ -41,9 +41,9 @@ async function refusePooler(ownerUrl: string): Promise<void> {
 }
 
 /** Describes the connection that holds the lock; it may be of a process that no longer exists. */
-async function describeHolder(client: pg.Client): Promise<string> {
-  const { rows } = await client.query<{ holder: string }>(
-    `select format('process %s (%s, %s since %s)', a.pid, coalesce(nullif(a.application_name, ''), 'without a name'),
+async function describeHolder(client: pg.Client): Promise<{ holder: string; pid: number | undefined }> {
+  const { rows } = await client.query<{ holder: string; pid: number }>(
+    `select a.pid, format('process %s (%s, %s since %s)', a.pid, coalesce(nullif(a.application_name, ''), 'without a name'),
        a.state, to_char(a.state_change at time zone 'UTC', 'YYYY-MM-DD HH24:MI "UTC"')) as holder
      from pg_locks l
      join pg_stat_activity a using (pid)
@@ -51,7 +51,7 @@ async function describeHolder(client: pg.Client): Promise<string> {
        and l.database = (select oid from pg_database where datname = current_database())`,
     [migrationLockKey],
   );
-  return rows[0]?.holder ?? 'a process that is ending';
+  return rows[0] ?? { holder: 'a process that is ending', pid: undefined };
 }
 
 /**
@@ -74,10 +74,12 @@ export async function lockMigration(
     if (rows[0]?.is_locked) return;
     if (!isReported && performance.now() - start > reportAfterMs) {
       isReported = true;
-      const holder = await describeHolder(client);
+      const { holder, pid } = await describeHolder(client);
       onWait(
-        `Waiting for another migration of this database: ${holder} of Postgres holds its lock. If no migration is ` +
-          'running, end it: select pg_terminate_backend(<number of the process>);',
+        `Waiting for another migration of this database: ${holder} of Postgres holds its lock.` +
+          (pid === undefined
+            ? ''
+            : ` If no migration is running, end it: select pg_terminate_backend(${String(pid)});`),
       );
     }
     await delay(retryMs);

@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { findTenant, type NamedTenant } from '../find-tenant.ts';
-import { retryLockConflicts } from '../lock-conflicts.ts';
+import { isLockConflict, retryLockConflicts } from '../lock-conflicts.ts';
 import { withOptions } from '../pool/pool.ts';
 import type { Rehearsal } from './dry-run.ts';
 import { hasTablesHere } from './tenant-migrations.ts';
@@ -17,6 +17,8 @@ export interface TenantResult {
   applied: number;
   milliseconds: number;
   error?: string;
+  /** Whether it failed because another transaction held its tables. */
+  isLocked?: boolean;
   /** What a dry run observed. */
   rehearsal?: Rehearsal;
 }
@@ -114,6 +116,7 @@ export async function forEachTenant(
       } catch (error) {
         result.applied = 0;
         result.error = describeError(error);
+        if (isLockConflict(error)) result.isLocked = true;
       }
       result.milliseconds = result.rehearsal?.milliseconds ?? Math.round(performance.now() - start);
       onResult(result);
