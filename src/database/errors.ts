@@ -80,8 +80,8 @@ const wrongStatements = /^(26000|42P05)$/;
 const replacedObject =
   /cache lookup failed|could not open relation with OID|type with OID \d+ does not exist|cached plan must not change|tuple concurrently/;
 
-/** The server is down, starting, stopping, out of connections or too slow; or the statement lost a race. */
-const unavailable = /^(08|53|57|55P03|25006|40|ECONN|EHOST|ENETUNREACH|ENOENT|ENOTFOUND|EPIPE|ETIMEDOUT|EAI_AGAIN)/;
+/** The server is down, starting, stopping, out of connections, too slow or refuses the login; or a statement lost a race. */
+const unavailable = /^(08|28|53|57|55P03|25006|40|ECONN|EHOST|ENETUNREACH|ENOENT|ENOTFOUND|EPIPE|ETIMEDOUT|EAI_AGAIN)/;
 
 /** The same, where pg reports no code, or PL/Proxy an internal error because it cannot reach a server. */
 const unavailableMessage =

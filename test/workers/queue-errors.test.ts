@@ -8,6 +8,7 @@ const failure = (code: string | undefined, message = 'failed', severity?: string
 test.each([
   ['a server that shuts down', failure('57P01', 'terminating connection', 'FATAL')],
   ['a server that refuses connections', failure('ECONNREFUSED')],
+  ['a server that refuses the password', failure('28P01', 'password authentication failed', 'FATAL')],
   ['a connection that ends', failure(undefined, 'Connection terminated unexpectedly')],
   ['no free connection', failure(undefined, 'timeout exceeded when trying to connect')],
 ])('graphile-worker repeats its statement after %s', (_what, error) => {
