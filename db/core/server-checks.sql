@@ -341,7 +341,7 @@ create function core.check_replication(p_max_bytes bigint default 1000000000) re
   language sql stable set search_path = pg_catalog, pg_temp as $$
     -- A physical slot without a reader is a replica that is away.
     select case when retained >= p_max_bytes then 'error' else 'warning' end,
-      format('The inactive replication slot %s retains %s of WAL.', slot_name, pg_size_pretty(retained)),
+      format('The inactive replication slot %s keeps %s of WAL.', slot_name, pg_size_pretty(retained)),
       format('select pg_drop_replication_slot(%L); -- if its replica does not come back', slot_name), false
     from (
       select slot_name, slot_type, pg_wal_lsn_diff(

@@ -268,7 +268,7 @@ const rows: Row[] = [
   },
   {
     check: 'replication(-1)',
-    what: 'The inactive replication slot abandoned retains ',
+    what: 'The inactive replication slot abandoned keeps ',
     statements: ["select pg_create_physical_replication_slot('abandoned', true)"],
   },
   {
