@@ -24,8 +24,11 @@ const adviceFor: Partial<Record<Disagreement['kind'], (school: number) => string
   'same id': (school) =>
     `Export one of them (DATABASE_URL=<its server> school tenant export ${String(school)}), purge it there, and ` +
     'import the file under another subdomain.',
-  'on no server': () =>
-    'Continue its move (school tenant move), or import its last export. Its rows are in no server that answers.',
+  'on no server': (school) =>
+    'Its rows are in no server that answers. Continue its move (school tenant move). If it was created after the backup of ' +
+    'a restored server, mark it as purged at home: ' +
+    `update platform.tenant set status = 'deleted', deleted_at = now() where id = ${String(school)}; -- then import its ` +
+    'last export, if there is one (school tenant import)',
   'schema without a school': (school) =>
     `Find out what it contains, then rename or drop it: alter schema tenant_${String(school)} rename to …`,
 };
