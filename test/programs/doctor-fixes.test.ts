@@ -273,7 +273,7 @@ const rows: Row[] = [
   },
   {
     check: 'replication()',
-    what: 'The inactive replication slot away retains ',
+    what: 'The inactive replication slot away keeps ',
     statements: ["select pg_create_physical_replication_slot('away', true)"],
   },
   {
