@@ -286,6 +286,7 @@ declare
   v_mailings jsonb := '[]';
   v_has_webhooks boolean := false;
   v_ids bigint[] := '{}';
+  v_splits integer := 0;
   v_stored json;
 begin
   -- A school that is migrated, or moves, is written to afterwards; and while a node that was restored copies the plans
@@ -324,6 +325,7 @@ begin
       end;
       if jsonb_array_length(v_recipients) > core.outbox_slice() then
         perform core.outbox_split(v_row, v_recipients);
+        v_splits := v_splits + 1;
         continue;
       end if;
       v_count := v_count + jsonb_array_length(v_recipients);
@@ -357,12 +359,12 @@ begin
   end if;
   delete from platform.outbox where id = any (v_ids);
   perform core.leave_tenant(v_before);
-  return json_build_object('rows', cardinality(v_ids), 'notifications', coalesce(v_stored -> 'notifications', '0'),
-    'deliveries', coalesce(v_stored -> 'deliveries', '0'));
+  return json_build_object('rows', cardinality(v_ids) + v_splits,
+    'notifications', coalesce(v_stored -> 'notifications', '0'), 'deliveries', coalesce(v_stored -> 'deliveries', '0'));
 end $$;
 comment on function core.outbox_write is
   'Writes the messages of what has happened in a school, in the order in which it happened: at most p_limit events, '
-  'and as many as have 1,000 recipients together. {rows, notifications, deliveries}: how many were done. Null if '
-  'another worker writes for the school, or it is migrated or moves. An event whose recipients cannot be found is '
-  'tried again later, and one whose messages cannot be stored too, if p_limit is 1; otherwise that fails. Security '
-  'definer, since the worker may read no school.';
+  'and as many as have 1,000 recipients together. {rows, notifications, deliveries}: how many were done, or split. '
+  'Null if another worker writes for the school, or it is migrated or moves. An event whose recipients cannot be '
+  'found is tried again later, and one whose messages cannot be stored too, if p_limit is 1; otherwise that fails. '
+  'Security definer, since the worker may read no school.';

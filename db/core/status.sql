@@ -91,7 +91,8 @@ create function core.status(p_with_size boolean default true) returns json
         select coalesce(json_agg(c order by c.name), '[]')
         from (
           select
-            coalesce(nullif(application_name, ''), usename) as name,
+            -- The name that the process has set; what follows is what it does now (core.call).
+            coalesce(nullif(split_part(application_name, ' ', 1), ''), usename) as name,
             count(*) as connections,
             -- The type of a connection is null if its state may not be seen.
             case when bool_and(backend_type is not null) then count(*) filter (where state = 'active') end as active,

@@ -291,6 +291,8 @@ begin
         (3, 21, 'draft', 'Examination fee', 40, 2)
     ) i (student_id, due_in, status, item, amount, quantity);
   perform api.record_payment('invoice', 2, '{"amount": 36, "payment_method": "card"}');
+  while (core.outbox_write(v_id) ->> 'rows')::integer > 0 loop
+  end loop;
   delete from notification_event;
 
   -- Three buses, one of them with documents that expire soon. The riders are from all classes and include the demo

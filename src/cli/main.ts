@@ -265,11 +265,12 @@ function explain(error: unknown): string {
     : error.message;
 }
 
-// The reader of a pipe may end first, as in `school doctor | head -1`. Then this ends too, as other programs do.
+// The reader of a pipe may end first, as in `school doctor | head -1`. Then this ends too, as other programs do. A command
+// that has started a server listens as well, and stops it before.
 for (const stream of [process.stdout, process.stderr])
   stream.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') throw error;
-    process.exit(exitCodes.closedPipe);
+    if (stream.listenerCount('error') === 1) process.exit(exitCodes.closedPipe);
   });
 
 try {
