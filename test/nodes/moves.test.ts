@@ -120,6 +120,29 @@ describe('a school moves', () => {
     await confirm(school);
     expect(await waiting('node-1')).toEqual([]);
   });
+
+  test('with what people are still to be told of, which is written once, on the new server', async () => {
+    const school = await schoolOn('node-1');
+    const user = await school.user(['teacher']);
+    const holder = await pools['node-1'].connect();
+    try {
+      // The worker of the first server does not write for the school meanwhile.
+      await holder.query("select pg_advisory_lock(core.lock_key('notifications', $1))", [school.id]);
+      const message = { user_ids: [user.id], title: 'Before', message: 'In the hall.' };
+      await school.admin.post('/api/notifications/send', message);
+      await move(school, 'node-2');
+    } finally {
+      await holder.query('select pg_advisory_unlock_all()');
+      holder.release();
+    }
+    await school.admin.post('/api/notifications/send', { user_ids: [user.id], title: 'After', message: 'x' });
+    await service.settled();
+    const { data } = await user.get<{ title: string }[]>('/api/notifications?order=asc');
+    expect(data.map(({ title }) => title).slice(-2)).toEqual(['Before', 'After']);
+    expect(data.filter(({ title }) => title === 'Before')).toHaveLength(1);
+    await confirm(school);
+    expect(await rows('node-1', `select from platform.outbox where tenant_id = ${school.id}`)).toEqual([]);
+  });
 });
 
 describe('during a move', () => {

@@ -1,3 +1,4 @@
+import type { TestService } from '../../support/server/service.ts';
 import { type Call, endpoints, type Login, nameOf, type SpecificationClient } from '../client.ts';
 import { day } from './days.ts';
 
@@ -146,7 +147,7 @@ export async function markAttendance(client: SpecificationClient, people: People
 }
 
 /** The school sends notifications; the student reads them. */
-export async function notify(client: SpecificationClient, people: People) {
+export async function notify(client: SpecificationClient, service: TestService, people: People) {
   const { admin: as, student, studentRoleId } = people;
   const tokenOf = (platform: string) => `c5Zt/${platform}:APA91bH+x=`;
   for (const platform of ['android', 'iOS', 'web', 'Android'])
@@ -168,6 +169,7 @@ export async function notify(client: SpecificationClient, people: People) {
   await send({ user_ids: [student.userId] }, 'With a relative address', 'fees/invoices');
   await send({ user_ids: [student.userId] }, 'With an address of the app itself', 'http://localhost:5173/fees');
 
+  await service.settled();
   const list = 'GET /api/notifications';
   const { records } = await client.list(list, {
     as: student,

@@ -34,7 +34,7 @@ export async function runFirstYear(
   await chargeFees(client, people);
   await sendInvoices(client, people);
   await runBuses(client, people);
-  await notify(client, people);
+  await notify(client, service, people);
   await openDashboards(client, people);
 
   const toClassId = await endYear(client, { ...people, nextYearId });
