@@ -3,25 +3,32 @@
 -- time does that for a school, so the ids of the notifications of a school are in commit order, and the daily limits
 -- are counted exactly. Decision 0070.
 
+-- In PL/pgSQL, because Postgres before 18 plans the query of an SQL function in each transaction, and the worker asks
+-- twenty times a second.
 create function core.outbox_schools() returns setof bigint
-  language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  if not exists (select from platform.outbox) then
+    return;
+  end if;
   -- One look-up per school, however many rows a school has.
-  with recursive waiting as (
-    (select tenant_id from platform.outbox order by tenant_id limit 1)
-    union all
-    select (
-      select o.tenant_id from platform.outbox o where o.tenant_id > w.tenant_id order by o.tenant_id limit 1)
+  return query
+    with recursive waiting as (
+      (select tenant_id from platform.outbox order by tenant_id limit 1)
+      union all
+      select (
+        select o.tenant_id from platform.outbox o where o.tenant_id > w.tenant_id order by o.tenant_id limit 1)
+      from waiting w
+      where w.tenant_id is not null
+    )
+    select t.id
     from waiting w
-    where w.tenant_id is not null
-  )
-  select t.id
-  from waiting w
-  join platform.tenant t on t.id = w.tenant_id and t.node_id is null
-    and t.schema_version >= core.required_schema_version()
-  where exists (
-    select from platform.outbox o where o.tenant_id = t.id and (o.retry_at is null or o.retry_at <= now()))
-  order by t.id
-$$;
+    join platform.tenant t on t.id = w.tenant_id and t.node_id is null
+      and t.schema_version >= core.required_schema_version()
+    where exists (
+      select from platform.outbox o where o.tenant_id = t.id and (o.retry_at is null or o.retry_at <= now()))
+    order by t.id;
+end $$;
 comment on function core.outbox_schools is
   'The schools of this server with something to write. Security definer, since the worker may read no table of the '
   'platform.';
