@@ -34,7 +34,7 @@ create function core.queue() returns json
       from core.jobs() j
       group by j.task
       union all
-      -- What has happened and nobody has been told of. It is queued like jobs, and watched like them.
+      -- Events whose notifications are not written yet. Operators watch them like jobs.
       select
         'outbox',
         count(*) filter (where o.attempts = 0),

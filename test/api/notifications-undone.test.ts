@@ -2,8 +2,8 @@ import { beforeAll, expect, test } from '@jest/globals';
 import { feeSchool } from '../support/fixtures/fees.ts';
 import { serviceOfFile } from '../support/server/service.ts';
 
-// What has happened is written down; the worker writes the notifications later. These tests keep it from that until
-// something else has happened too.
+// A request stores an event, and the worker writes its notifications later. These tests delay the worker until a second
+// request has undone the event.
 
 const service = await serviceOfFile();
 const day = (offset: number) => new Date(Date.now() + offset * 86_400_000).toISOString().slice(0, 10);
@@ -22,7 +22,7 @@ beforeAll(async () => {
   });
 });
 
-/** Does something before the worker can write what people are told of it. @returns the messages that it writes then */
+/** Runs `work` while the worker cannot write notifications. @returns the messages that the worker writes afterwards */
 async function beforeWriting(work: () => Promise<unknown>): Promise<string[]> {
   await service.settled();
   await school.database.query(`delete from ${school.schema}.notification_delivery`);
@@ -48,7 +48,7 @@ async function beforeWriting(work: () => Promise<unknown>): Promise<string[]> {
 const mark = (status: string) =>
   admin.post('/api/attendance/mark', { class_id: classId, date: day(0), records: [{ student_id: student, status }] });
 
-test('a mark that is corrected before anybody was told of it tells nobody, and one that comes back tells once', async () => {
+test('a mark that is corrected before its notification is written notifies nobody, and one that is set again notifies once', async () => {
   const absent = [expect.stringContaining('was marked absent')];
   expect(
     await beforeWriting(async () => {
@@ -80,7 +80,7 @@ test('a mark that is corrected before anybody was told of it tells nobody, and o
   ).toEqual([]);
 });
 
-test('a payment that is reversed, and a fee that is waived, before anybody was told of it, tell nobody', async () => {
+test('a payment that is reversed and a fee that is waived before their notifications are written notify nobody', async () => {
   const structure = await fees.addStructure([{ name: 'Tuition', amount: 100, frequency: 'annual' }], [classId]);
   expect(
     await beforeWriting(async () => {
@@ -108,7 +108,7 @@ test('a payment that is reversed, and a fee that is waived, before anybody was t
   ]);
 });
 
-test('a holiday or a leave that is deleted, and a user who is deactivated, before anybody was told, tell nobody', async () => {
+test('a holiday or leave that is deleted and a user who is deactivated before the notification is written notify nobody', async () => {
   const { data: teacher } = await admin.post<{ id: number }>(
     '/api/teachers',
     { first_name: 'Noa', last_name: 'T', email: 'noa@staff.example' },

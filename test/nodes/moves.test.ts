@@ -121,7 +121,7 @@ describe('a school moves', () => {
     expect(await waiting('node-1')).toEqual([]);
   });
 
-  test('with what people are still to be told of, which is written once, on the new server', async () => {
+  test('with events whose notifications are not written yet: they are written once, on the new server', async () => {
     const school = await schoolOn('node-1');
     const user = await school.user(['teacher']);
     const holder = await pools['node-1'].connect();
