@@ -25,6 +25,7 @@ select json_build_object(
       + (select coalesce(sum(amount - paid_amount), 0) from school.invoice
         where status in ('sent', 'partially_paid', 'overdue'))),
   'pending_leaves', (select count(*) from school.teacher_leave where status = 'pending'),
+  'not_visible', '[]'::json,
   'upcoming_holidays', (
     select coalesce(json_agg(h), '[]')
     from (
