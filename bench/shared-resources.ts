@@ -24,6 +24,7 @@ const resources = [
   'streams',
   'analytics',
   'jobs',
+  'notifications',
 ] as const;
 type Resource = (typeof resources)[number];
 const resource = (text: string): Resource => {
@@ -156,6 +157,12 @@ function uses(
       const isQueued = `select from graphile_worker.jobs where key like '%:' || $1`;
       while ((await owner.query(isQueued, [key])).rowCount) await new Promise((done) => setTimeout(done, 10));
     },
+    // From the request until the notifications of all users of the school are stored.
+    notifications: async (school) => {
+      await post(school, '/api/notifications/send', { all: true, title: 'Snow', message: 'The school is closed today.' });
+      const waits = 'select from platform.outbox where tenant_id = $1 limit 1';
+      while ((await owner.query(waits, [school.id])).rowCount) await new Promise((done) => setTimeout(done, 10));
+    },
   };
 }
 
@@ -166,6 +173,15 @@ async function addSubjects(owner: pg.Pool, schools: readonly School[]): Promise<
       `insert into tenant_${id}.class_subject (class_id, subject_id, teacher_id, periods_per_week)
        select 1, n, n, 3 from generate_series(1, 8) n`,
     );
+}
+
+/** Gives a school so many users that its requests together send 20,000 notifications at a time. */
+async function addUsers(owner: pg.Pool, { id }: School): Promise<void> {
+  await owner.query(
+    `insert into tenant_${id}.user_account (email, first_name, last_name)
+     select 'many' || n || '@bench.example', 'Uma', 'User' from generate_series(1, $1::integer) n`,
+    [20_000 / busyRequests],
+  );
 }
 
 /** Adds an analyst for each school, who stands for it: analysts belong to no school. */
@@ -201,6 +217,7 @@ await runBenchmark(async (atEnd) => {
   const owner = new pg.Pool({ connectionString: database.url, max: others + busyRequests });
   atEnd(() => owner.end());
   await addSubjects(owner, database.schools);
+  if (busy) await addUsers(owner, busy);
   const analysts = await addAnalysts(owner, database.schools);
   const analystOf = (school: School) =>
     signing.sign({ ...(analysts.get(school) ?? { session_id: 0, user_id: 0 }), tenant_id: null });

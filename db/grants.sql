@@ -224,7 +224,7 @@ grant execute on function
   core.node_queues(),
   core.node_reachability(),
   core.outbox_schools(),
-  core.outbox_write(bigint, integer),
+  core.outbox_write(bigint),
   core.queue(),
   core.readiness(),
   core.tenant_lock_key(bigint),

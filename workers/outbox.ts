@@ -1,59 +1,128 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
+import { classify } from '../src/database/errors.ts';
+import { isLockConflict } from '../src/database/lock-conflicts.ts';
+import { traceIdOf, validTraceparent } from '../src/domain/tracing.ts';
 import type { TaskContext } from './task-context.ts';
 
-/** How often the worker looks whether something has happened. A look takes 0.3 ms. */
+/** How often a worker looks for events. A look takes 0.3 ms; if it takes longer, the worker looks less often. */
 const intervalMs = 50;
-/** How many events of a school are written in one transaction. */
-const maxEvents = 100;
-/** How long it waits after an error, such as that of a lost connection. */
+/** So that looks take at most this part of the time. */
+const maxLookShare = 0.05;
+/** For how many schools a worker writes at the same time. One that waits for a lock then delays no other. */
+const lanes = 3;
+/** How long a school is left alone whose notifications could not be written, for example because of a lock. */
+const restMs = 10_000;
+/** How long the worker waits after a lost connection. */
 const pauseMs = 1_000;
 
+type Context = Pick<TaskContext, 'pool' | 'logger' | 'tracing'>;
+
+/** A school with events, and the trace of the first of them. */
+interface Waiting {
+  id: number;
+  traceparent: string | null;
+}
+
+/** What a look at the outbox has found. */
+interface Round {
+  /** How many events were written. */
+  count: number;
+  lookMs: number;
+}
+
+/** Whether the server or the connection failed, and not the work for one school. */
+const isOutage = (error: unknown) => classify(error).apiError?.error === 'unavailable' && !isLockConflict(error);
+
 /**
- * Writes the notifications of what has happened in each school (platform.outbox): at most a hundred events, or those of a
- * thousand recipients.
- * @returns how many events were written
+ * Writes the notifications of events (platform.outbox): of each school that has some, one batch (core.outbox_write).
+ * @returns a function that looks once, on a connection that it may keep, and writes. Throws if the connection breaks; an
+ * error of a school is logged, and the school is tried again later
  */
-export async function writeOutbox(
-  pool: Pick<pg.Pool, 'query'>,
-  isStopping: () => boolean = () => false,
-): Promise<number> {
-  const { rows: schools } = await pool.query<{ id: number }>('select core.outbox_schools() as id');
-  let count = 0;
-  for (const { id } of schools) {
-    if (isStopping()) break;
-    const write = async (limit: number) => {
-      const { rows } = await pool.query<{ count: number | null }>(
-        "select (core.outbox_write($1, $2) ->> 'rows')::integer as count",
-        [id, limit],
-      );
-      return rows[0]?.count ?? 0;
-    };
-    // If one event fails, it is found, and postponed, by writing one by one.
-    count += await write(maxEvents).catch(() => write(1));
+export function outboxWriter({ pool, logger, tracing }: Context) {
+  const resting = new Map<number, number>();
+
+  async function write({ id, traceparent }: Waiting): Promise<number> {
+    const start = performance.now();
+    const request = validTraceparent(traceparent);
+    const span = tracing?.start('notifications', 'CONSUMER', request, { 'school.id': id });
+    let failure: string | undefined;
+    try {
+      const { rows } = await pool.query<{ count: number | null }>('select core.outbox_write($1) as count', [id]);
+      const count = rows[0]?.count ?? 0;
+      if (count > 0)
+        logger.info({
+          task: 'outbox',
+          trace_id: traceIdOf(span?.traceparent ?? request),
+          tenant: id,
+          events: count,
+          ms: Math.round(performance.now() - start),
+        });
+      return count;
+    } catch (error) {
+      failure = error instanceof Error ? error.name : 'unknown';
+      if (isOutage(error)) throw error;
+      resting.set(id, Date.now() + restMs);
+      logger.warn({ worker: 'The notifications of a school could not be written.', tenant: id, cause: String(error) });
+      return 0;
+    } finally {
+      span?.end(failure);
+    }
   }
-  return count;
+
+  return async (looker: Pick<pg.Pool, 'query'>, isStopping: () => boolean = () => false): Promise<Round> => {
+    const start = performance.now();
+    const { rows } = await looker.query<Waiting>('select school_id as id, traceparent from core.outbox_schools()');
+    const lookMs = performance.now() - start;
+    const waiting = rows.filter(({ id }) => (resting.get(id) ?? 0) <= Date.now());
+    let count = 0;
+    const lane = async () => {
+      for (let next; !isStopping() && (next = waiting.shift());) {
+        // Not `count += await …`: another lane may have added to it meanwhile.
+        const written = await write(next);
+        count += written;
+      }
+    };
+    const ended = await Promise.allSettled(Array.from({ length: lanes }, lane));
+    const broken = ended.find(({ status }) => status === 'rejected');
+    if (broken) throw (broken as PromiseRejectedResult).reason;
+    return { count, lookMs };
+  };
 }
 
 /**
- * Runs `writeOutbox` again and again, as long as the worker runs. Several workers do not disturb each other, because each
+ * Looks and writes again and again, as long as the worker runs. Several workers do not disturb each other, because each
  * transaction locks its school.
- * @returns a function that stops it after the school at which it is
+ * @returns a function that stops it after the schools at which it is
  */
-export function startOutbox({ pool, logger }: Pick<TaskContext, 'pool' | 'logger'>): () => Promise<void> {
+export function startOutbox(context: Context): () => Promise<void> {
   const stopping = new AbortController();
   const { signal } = stopping;
   const isStopping = () => signal.aborted;
+  const round = outboxWriter(context);
   let wasUp = true;
+  /** Looks on one connection until it breaks: a connection of the pool is replaced after some uses. */
+  const look = async () => {
+    const client = await context.pool.connect();
+    let hasFailed = true;
+    try {
+      while (!isStopping()) {
+        const { count, lookMs } = await round(client, isStopping);
+        wasUp = true;
+        if (count === 0) await sleep(Math.max(intervalMs, lookMs / maxLookShare), undefined, { signal });
+      }
+      hasFailed = false;
+    } finally {
+      client.release(hasFailed && !isStopping());
+    }
+  };
   const run = async () => {
     while (!isStopping())
       try {
-        const count = await writeOutbox(pool, isStopping);
-        wasUp = true;
-        if (count === 0) await sleep(intervalMs, undefined, { signal });
+        await look();
       } catch (error) {
         if (isStopping()) return;
-        if (wasUp) logger.warn({ worker: 'Notifications could not be written.', cause: String(error) });
+        if (wasUp) context.logger.warn({ worker: 'Notifications could not be written.', cause: String(error) });
         wasUp = false;
         await sleep(pauseMs, undefined, { signal }).catch(() => undefined);
       }

@@ -351,24 +351,29 @@ end $$;
 comment on function api.attendance_notify is
   'Writes down that students were marked absent or late: [{id, student_id, status}].';
 
-create function api.attendance_recipients(p jsonb) returns jsonb language sql stable as $$
+create function api.attendance_recipients(p jsonb) returns jsonb language sql as $$
+  with announced as (
+    insert into announced_mark as m (attendance_id, status)
+      select id, status
+      from attendance
+      where id = any (array(select jsonb_array_elements_text(p -> 'attendance_ids')::bigint))
+        and status = p ->> 'status'
+      order by id
+      on conflict (attendance_id) do update set status = excluded.status where m.status <> excluded.status
+      returning attendance_id
+  )
   select api.student_recipients(jsonb_agg(jsonb_build_object(
     'student_id', a.student_id,
     'class_name', api.class_name(c.name, c.section),
     'date', core.written_day((p ->> 'date')::date)) order by a.student_id))
-  from attendance a
+  from announced
+  join attendance a on a.id = announced.attendance_id
   join class c on c.id = (p ->> 'class_id')::bigint
-  where a.id = any (array(select jsonb_array_elements_text(p -> 'attendance_ids')::bigint))
-    and a.status = p ->> 'status'
-    and not exists (
-      select from attendance_correction x
-      where x.attendance_id = a.id and x.status = a.status and x.created_at < (p ->> 'at')::timestamptz)
 $$;
 comment on function api.attendance_recipients is
-  'The recipients of attendance.absent and attendance.late, {attendance_ids, status, class_id, date, at}: the students '
-  'and their parents, once for each mark and status, even if the mark is corrected several times. A correction keeps '
-  'the earlier status: one before this event means that the status was announced. Without marks that have another '
-  'status now.';
+  'The recipients of attendance.absent and attendance.late, {attendance_ids, status, class_id, date}: the students and '
+  'their parents. Without marks that have another status now, and without those whose status they were told last '
+  '(announced_mark).';
 
 create function api.attendance_my_classes(p jsonb) returns json language sql stable as $$
   select core.record_page('attendance_class', p || case

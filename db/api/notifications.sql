@@ -316,7 +316,10 @@ create function api.student_recipients(p_students jsonb) returns jsonb language 
   from jsonb_array_elements(p_students) with ordinality requested (value, n)
   -- With a limit, Postgres looks up each row. It expects 100 times as many and would read all tables.
   cross join lateral (
-    select * from student where id = (requested.value ->> 'student_id')::bigint limit 1) s
+    select *
+    from student
+    where id = (requested.value ->> 'student_id')::bigint and deleted_at is null
+    limit 1) s
   left join lateral (
     select email from user_account where id = s.user_id and is_active and deleted_at is null limit 1) u on true
   cross join lateral (

@@ -326,11 +326,11 @@ create function api.leave_recipients(p jsonb) returns jsonb language sql stable 
       'end_date', core.written_day(l.end_date),
       'note', l.decision_note)))
   from teacher_leave l
-  join teacher t on t.id = l.teacher_id
+  join teacher t on t.id = l.teacher_id and t.deleted_at is null
   where l.id = (p ->> 'leave_id')::bigint
 $$;
 comment on function api.leave_recipients is
-  'The recipient of leave.decided, {leave_id}: the teacher. None if the leave has been deleted.';
+  'The recipient of leave.decided, {leave_id}: the teacher. None if the leave or the teacher has been deleted.';
 
 create function api.teachers_leaves_delete(p jsonb) returns json language plpgsql as $$
 declare

@@ -38,12 +38,13 @@ create function core.queue() returns json
       select
         'outbox',
         count(*) filter (where o.attempts = 0),
-        count(*) filter (where o.attempts > 0),
+        count(*) filter (where o.attempts > 0 and o.retry_at < 'infinity'),
         0,
-        0,
+        count(*) filter (where o.retry_at = 'infinity'),
         round(extract(epoch from now() - min(o.created_at) filter (where o.attempts = 0))::numeric, 1),
         count(*) filter (where o.attempts >= 3),
-        round(extract(epoch from now() - min(o.created_at))::numeric, 1)
+        round(extract(epoch from now() - min(o.created_at)
+          filter (where o.retry_at is distinct from 'infinity'))::numeric, 1)
       from platform.outbox o
       join platform.tenant s on s.id = o.tenant_id and s.node_id is null and s.schema_version > 0
       having count(*) > 0
@@ -122,6 +123,7 @@ declare
   v_ids bigint[];
   v_tasks text[];
   v_done bigint[];
+  v_events bigint;
   v_counts jsonb;
 begin
   select coalesce(array_agg(j.id order by j.id), '{}'), array_agg(j.task order by j.id)
@@ -131,11 +133,14 @@ begin
       or (j.task = p_task and not (p_is_failed and (j.attempts = 0 or j.state = 'running')));
   if p_action = 'retry' then
     v_done := array(select r.id from graphile_worker.reschedule_jobs(v_ids, run_at => now(), attempts => 0) r);
+    update platform.outbox set attempts = 0, retry_at = null where p_task = 'outbox' and attempts > 0;
   elsif p_action = 'cancel' then
     v_done := array(select r.id from graphile_worker.complete_jobs(v_ids) r);
+    delete from platform.outbox where p_task = 'outbox' and (attempts > 0 or not p_is_failed);
   else
     raise exception 'Unknown action for jobs: %.', p_action;
   end if;
+  get diagnostics v_events = row_count;
   select coalesce(jsonb_object_agg(counted.task, counted.jobs), '{}')
     into v_counts
     from (
@@ -143,6 +148,8 @@ begin
       from unnest(v_ids, v_tasks) c (id, task)
       join unnest(v_done) d (id) using (id)
       group by c.task
+      union all
+      select 'outbox', v_events where v_events > 0
     ) counted;
   if v_counts <> '{}' then
     if core.user_id() is null then
@@ -170,6 +177,6 @@ begin
 end $$;
 comment on function core.change_jobs is
   'Runs jobs again now, with all their attempts (retry), or removes them (cancel): the jobs p_ids, or those of '
-  'p_task; with p_is_failed only failed ones. Running jobs are left alone, since graphile-worker refuses to change '
+  'p_task, `outbox` for events whose notifications are not written; with p_is_failed only failed ones. Running jobs are left alone, since graphile-worker refuses to change '
   'them. Returns {done: {<task>: count}, running: [ids], unknown: [ids]} and adds an entry to the audit log. Security '
   'definer, because operators may not change the queue.';

@@ -117,7 +117,7 @@ comment on function core.open_words is 'Texts by channel, without the channels t
 
 create function core.outbox_slice() returns integer language sql immutable return 1000;
 comment on function core.outbox_slice is
-  'The largest number of recipients for whom the worker writes messages in one transaction.';
+  'The largest number of recipients of one event for whom the worker writes notifications in one transaction.';
 
 create function core.is_mandatory(p_event text) returns boolean language sql immutable
   return coalesce(p_event = 'operator.login' or p_event = 'trial.ending' or p_event like 'subscription.%', false);
@@ -178,9 +178,8 @@ begin
         jsonb_build_object('type', p_type, 'words', v_words, 'variables', p_variables,
           'recipients', jsonb_agg(recipient order by n)),
         core.context_value('traceparent')
-      from (select recipient, n, (row_number() over (order by n) - 1) / core.outbox_slice() as slice from reached) r
-      group by slice
-      order by slice
+      from reached
+      having count(*) > 0
   )
   select count(*) into v_count from reached;
   perform core.leave_tenant(v_before);

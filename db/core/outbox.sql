@@ -4,52 +4,80 @@
 -- are counted exactly. Decision 0070.
 
 -- In PL/pgSQL, because Postgres before 18 plans the query of an SQL function in each transaction, and the worker asks
--- twenty times a second.
-create function core.outbox_schools() returns setof bigint
-  language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+-- twenty times a second. Always by the index: the plan is made when the table is empty, and kept when it is long.
+create function core.outbox_schools() returns table (school_id bigint, traceparent text)
+  language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 begin
-  if not exists (select from platform.outbox) then
-    return;
-  end if;
   -- One look-up per school, however many rows a school has.
   return query
     with recursive waiting as (
-      (select tenant_id from platform.outbox order by tenant_id limit 1)
+      (select o.tenant_id from platform.outbox o order by o.tenant_id limit 1)
       union all
       select (
         select o.tenant_id from platform.outbox o where o.tenant_id > w.tenant_id order by o.tenant_id limit 1)
       from waiting w
       where w.tenant_id is not null
     )
-    select t.id
+    select t.id, due.traceparent
     from waiting w
     join platform.tenant t on t.id = w.tenant_id and t.node_id is null
       and t.schema_version >= core.required_schema_version()
-    where exists (
-      select from platform.outbox o where o.tenant_id = t.id and (o.retry_at is null or o.retry_at <= now()))
+    cross join lateral (
+      select o.traceparent
+      from platform.outbox o
+      where o.tenant_id = t.id and (o.retry_at is null or o.retry_at <= now())
+      order by o.id
+      limit 1) due
     order by t.id;
 end $$;
 comment on function core.outbox_schools is
-  'The schools of this server with something to write. Security definer, since the worker may read no table of the '
-  'platform.';
+  'The schools of this server with events to write, and the trace of the first event of each. Security definer, since '
+  'the worker may read no table of the platform.';
 
-create function core.outbox_recipients(p_event text, p_facts jsonb, p_at timestamptz) returns jsonb
-  language plpgsql as $$
-declare
-  v_function text := (select recipients from core.notification_event where key = p_event);
-  v_recipients jsonb := p_facts -> 'recipients';
+create function core.outbox_batch(p_tenant_id bigint) returns bigint[]
+  language plpgsql stable set enable_seqscan = off as $$
 begin
+  return array(
+    select o.id
+    from (
+      (
+        select id
+        from platform.outbox
+        where tenant_id = p_tenant_id and written > 0 and event <> 'webhooks' and (retry_at is null or retry_at <= now())
+        order by id
+        limit 1)
+      union all
+      (
+        select id
+        from platform.outbox
+        where tenant_id = p_tenant_id and written = 0 and event <> 'webhooks' and (retry_at is null or retry_at <= now())
+        order by id
+        limit 100)
+    ) o);
+end $$;
+comment on function core.outbox_batch is
+  'The events of a school that are written next: the first of those that are partly written, and a hundred others. So a '
+  'message to thousands delays no event that follows it.';
+
+create function core.outbox_recipients(p_row platform.outbox) returns jsonb language plpgsql as $$
+declare
+  v_function text := (select recipients from core.notification_event where key = p_row.event);
+  v_recipients jsonb := p_row.facts -> 'recipients';
+begin
+  if v_function is null and p_row.event <> 'message' then
+    raise exception 'There is no event % in the catalog.', p_row.event;
+  end if;
   if v_recipients is null then
     execute format('select api.%I($1)', v_function)
       into v_recipients
-      using p_facts || jsonb_build_object('event', p_event, 'at', p_at);
+      using p_row.facts || jsonb_build_object('event', p_row.event, 'at', p_row.created_at);
   end if;
   return coalesce(v_recipients, '[]');
 end $$;
 comment on function core.outbox_recipients is
-  'The recipients of an event that is written down, [{user_id?, email?, name?, variables?}], as they are now. A '
-  'function of api finds them, which gets the facts with the event and the moment {at}. None if what has happened was '
-  'undone.';
+  'The recipients of a row of the outbox, [{user_id?, email?, name?, variables?}], as they are now. A function of api '
+  'finds them, which gets the facts with the event and the moment {at}. None if the event was undone meanwhile. Raises '
+  'an error for an event that is not in the catalog.';
 
 create function core.event_words(p_events text[]) returns table (event text, words jsonb, is_written_by_people boolean)
   language sql stable as $$
@@ -220,9 +248,7 @@ begin
             'only', case when to_id - from_id >= cardinality(ids) then to_jsonb(ids) end,
             'traceparent', traceparent)) order by from_id)
         from batch),
-      'user_ids', (select json_agg(distinct user_id order by user_id) from notified),
-      'notifications', (select count(*) from notified),
-      'deliveries', (select count(*) from numbered))
+      'user_ids', (select json_agg(distinct user_id order by user_id) from notified))
     into v_stored;
   return v_stored;
 end $$;
@@ -231,9 +257,9 @@ comment on function core.store_mailings is
   'recipient, and stores a notification for each user who can log in, and a delivery for each of their devices and '
   'each email address; drops those above the daily limits, except emails that may have to wait (limits_unconfirmed). '
   '{jobs: the payloads of the jobs `deliver` for the rest, at most 100 deliveries each, or null; user_ids: the users '
-  'with a notification, or null; notifications, deliveries: their numbers}.';
+  'with a notification, or null}.';
 
-create function core.send_mailings(p_mailings jsonb) returns json language plpgsql as $$
+create function core.send_mailings(p_mailings jsonb) returns void language plpgsql as $$
 declare
   v_setting platform.notification_setting;
   v_tenant record;
@@ -251,50 +277,65 @@ begin
   if v_stored ->> 'user_ids' is not null then
     perform core.publish_notifications(array(select json_array_elements_text(v_stored -> 'user_ids')::bigint));
   end if;
-  return v_stored;
 end $$;
 comment on function core.send_mailings is
   'Stores mailings (core.store_mailings), queues the jobs that deliver them, after the quiet hours, and wakes the '
-  'streams of their users. Returns what core.store_mailings does.';
+  'streams of their users.';
+
+create function core.outbox_attempts() returns integer language sql immutable return 12;
+comment on function core.outbox_attempts is
+  'How often the worker tries to write the notifications of an event: about a day long. Later, most of them would '
+  'mislead. The row stays until an operator tries it again or removes it (`school jobs`).';
 
 create function core.outbox_postpone(p_id bigint, p_error text) returns void language sql as $$
   update platform.outbox
     set attempts = attempts + 1,
-      retry_at = now() + core.webhook_retry_delay(attempts + 1),
+      retry_at = case
+        when attempts + 1 < core.outbox_attempts() then now() + core.retry_delay(attempts + 1)
+        else 'infinity'
+      end,
       error = core.error_line(p_error)
     where id = p_id
 $$;
-comment on function core.outbox_postpone is 'Tries a row again after 10, 30, 90 seconds, …, 4 hours.';
+comment on function core.outbox_postpone is
+  'Tries a row again after 10, 30, 90 seconds, …, 4 hours; after the last attempt (core.outbox_attempts) never.';
 
-create function core.outbox_split(p_row platform.outbox, p_recipients jsonb) returns void language sql as $$
-  insert into platform.outbox (tenant_id, event, facts, traceparent, created_at)
-    select p_row.tenant_id, p_row.event,
-      p_row.facts || jsonb_build_object('recipients', jsonb_agg(recipient order by n)), p_row.traceparent,
-      p_row.created_at
-    from (
-      select value as recipient, n, (n - 1) / core.outbox_slice() as slice
-      from jsonb_array_elements(p_recipients) with ordinality r (value, n)
-    ) r
-    group by slice
-    order by slice;
-  delete from platform.outbox where id = p_row.id;
-$$;
-comment on function core.outbox_split is
-  'Replaces a row with more recipients than the worker writes to at a time by several, behind what has happened since.';
+create function core.outbox_send(p_mailings jsonb) returns bigint[] language plpgsql as $$
+begin
+  begin
+    perform core.send_mailings(p_mailings);
+    return array(select (mailing -> 'id')::bigint from jsonb_array_elements(p_mailings) mailing);
+  exception
+    -- Another transaction holds up the whole school, for example one that changes a table.
+    when lock_not_available then
+      raise;
+    when others then
+      if jsonb_array_length(p_mailings) = 1 then
+        perform core.outbox_postpone((p_mailings -> 0 -> 'id')::bigint, sqlerrm);
+        return '{}';
+      end if;
+  end;
+  -- One of several is to blame, so each is sent alone.
+  return array(
+    select unnest(core.outbox_send(jsonb_build_array(mailing))) from jsonb_array_elements(p_mailings) mailing);
+end $$;
+comment on function core.outbox_send is
+  'Sends mailings with the ids of their rows. Postpones the rows of those that cannot be stored. Returns the other ids.';
 
-create function core.outbox_write(p_tenant_id bigint, p_limit integer default 100) returns json
-  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+create function core.outbox_write(p_tenant_id bigint) returns integer
+  language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '2s' as $$
 declare
   v_before text[];
+  v_batch bigint[];
+  v_words jsonb;
   v_row platform.outbox;
   v_recipients jsonb;
+  v_length integer;
+  v_slice integer;
   v_count integer := 0;
-  v_words jsonb;
   v_mailings jsonb := '[]';
-  v_has_webhooks boolean := false;
-  v_ids bigint[] := '{}';
-  v_splits integer := 0;
-  v_stored json;
+  v_sent bigint[] := '{}';
+  v_done bigint[] := '{}';
 begin
   -- A school that is migrated, or moves, is written to afterwards; and while a node that was restored copies the plans
   -- and settings of the home again, nothing is known about its channels.
@@ -310,68 +351,80 @@ begin
     return null;
   end if;
   v_before := core.enter_tenant(p_tenant_id);
-  v_words := (
-    select coalesce(jsonb_object_agg(w.event, jsonb_build_object(
-      'words', core.open_words(w.words), 'limits_unconfirmed', w.is_written_by_people)), '{}')
-    from core.event_words(array(select distinct event from platform.outbox where tenant_id = p_tenant_id)) w);
-  for v_row in
-    select *
-    from platform.outbox
-    where tenant_id = p_tenant_id and (retry_at is null or retry_at <= now())
-    order by id
-    limit p_limit
-  loop
-    if v_row.event = 'webhooks' then
-      v_has_webhooks := true;
-    elsif v_row.event = 'message' or v_words ? v_row.event then
-      begin
-        v_recipients := core.outbox_recipients(v_row.event, v_row.facts, v_row.created_at);
-      exception when others then
-        perform core.outbox_postpone(v_row.id, sqlerrm);
-        continue;
-      end;
-      if jsonb_array_length(v_recipients) > core.outbox_slice() then
-        perform core.outbox_split(v_row, v_recipients);
-        v_splits := v_splits + 1;
-        continue;
-      end if;
-      v_count := v_count + jsonb_array_length(v_recipients);
-      exit when v_count > core.outbox_slice();
-      v_mailings := v_mailings || jsonb_build_array(
-        jsonb_build_object('type', v_row.event, 'limits_unconfirmed', true)
-        || case
-          when v_row.event = 'message'
-            then v_row.facts || jsonb_build_object('words', core.open_words(v_row.facts -> 'words'))
-          else v_words -> v_row.event
-        end
-        || jsonb_build_object('recipients', v_recipients, 'traceparent', v_row.traceparent));
-    end if;
-    v_ids := v_ids || v_row.id;
-  end loop;
-  if v_mailings <> '[]' then
-    begin
-      v_stored := core.send_mailings(v_mailings);
-    exception when others then
-      -- One of several events is to blame. The worker writes them one by one then.
-      if p_limit > 1 then
-        raise;
-      end if;
-      perform core.outbox_postpone(v_ids[1], sqlerrm);
-      v_ids := '{}';
-    end;
-  end if;
-  if v_has_webhooks then
+  delete from platform.outbox where tenant_id = p_tenant_id and event = 'webhooks';
+  if found then
     perform core.add_jobs('deliver_webhooks',
       array[(jsonb_build_object('tenant_id', p_tenant_id), null, null)::core.new_job]);
   end if;
-  delete from platform.outbox where id = any (v_ids);
+  -- What is committed from here on belongs to the next batch.
+  v_batch := core.outbox_batch(p_tenant_id);
+  v_words := (
+    select coalesce(jsonb_object_agg(w.event, jsonb_build_object(
+      'type', w.event, 'words', core.open_words(w.words), 'limits_unconfirmed', w.is_written_by_people)), '{}')
+    from core.event_words(array(select distinct event from platform.outbox where id = any (v_batch))) w);
+  for v_row in
+    select * from platform.outbox where id = any (v_batch) order by written = 0, id
+  loop
+    if not v_words ? v_row.event and exists (select from core.notification_event where key = v_row.event) then
+      -- The school has switched the event off.
+      v_done := v_done || v_row.id;
+      continue;
+    end if;
+    begin
+      v_recipients := core.outbox_recipients(v_row);
+      v_length := jsonb_array_length(v_recipients);
+    exception
+      when lock_not_available then
+        raise;
+      when others then
+        perform core.outbox_postpone(v_row.id, sqlerrm);
+        continue;
+    end;
+    v_slice := least(v_length - v_row.written, core.outbox_slice());
+    if v_row.written = 0 then
+      v_count := v_count + v_slice;
+      exit when v_count > core.outbox_slice();
+    end if;
+    if v_slice = 0 then
+      v_done := v_done || v_row.id;
+      continue;
+    end if;
+    if v_slice < v_length then
+      update platform.outbox
+        set facts = facts || jsonb_build_object('recipients', v_recipients)
+        where id = v_row.id and not facts ? 'recipients';
+      v_recipients := jsonb_path_query_array(v_recipients, '$[$from to $to]',
+        jsonb_build_object('from', v_row.written, 'to', v_row.written + v_slice - 1));
+    end if;
+    v_mailings := v_mailings || jsonb_build_array(
+      case
+        when v_row.event = 'message' then v_row.facts - 'recipients' || jsonb_build_object(
+          'words', core.open_words(v_row.facts -> 'words'), 'limits_unconfirmed', true)
+        else v_words -> v_row.event
+      end
+      || jsonb_build_object('id', v_row.id, 'recipients', v_recipients, 'traceparent', v_row.traceparent,
+        'written', v_row.written + v_slice, 'is_done', v_row.written + v_slice = v_length));
+  end loop;
+  if v_mailings <> '[]' then
+    v_sent := core.outbox_send(v_mailings);
+  end if;
+  with sent as (
+    select id, written, is_done
+    from jsonb_to_recordset(v_mailings) m (id bigint, written integer, is_done boolean)
+    where id = any (v_sent)
+  ), continued as (
+    update platform.outbox o
+      set written = sent.written, attempts = 0, retry_at = null, error = null
+      from sent
+      where o.id = sent.id and not sent.is_done
+  )
+  delete from platform.outbox where id = any (v_done) or id in (select id from sent where is_done);
   perform core.leave_tenant(v_before);
-  return json_build_object('rows', cardinality(v_ids) + v_splits,
-    'notifications', coalesce(v_stored -> 'notifications', '0'), 'deliveries', coalesce(v_stored -> 'deliveries', '0'));
+  return cardinality(v_sent) + cardinality(v_done);
 end $$;
 comment on function core.outbox_write is
-  'Writes the messages of what has happened in a school, in the order in which it happened: at most p_limit events, '
-  'and as many as have 1,000 recipients together. {rows, notifications, deliveries}: how many were done, or split. '
-  'Null if another worker writes for the school, or it is migrated or moves. An event whose recipients cannot be '
-  'found is tried again later, and one whose messages cannot be stored too, if p_limit is 1; otherwise that fails. '
-  'Security definer, since the worker may read no school.';
+  'Writes the notifications of events of a school, in the order of the events: at most a hundred events with a '
+  'thousand recipients together, and beside them a thousand recipients of an event that has more. Queues the job of the '
+  'webhooks. Returns the number of events; null if another worker writes for the school, or it is migrated or moves. An '
+  'event whose recipients cannot be found, or whose notifications cannot be stored, is postponed. Fails if another '
+  'transaction keeps a lock for two seconds. Security definer, since the worker may read no school.';

@@ -441,8 +441,12 @@ create function core.check_queue(p_waiting interval default '10 minutes') return
     where o.attempts = 0
     having min(o.created_at) < now() - p_waiting
     union all
-    select 'warning', format('The recipients of %s events %s could not be found: %s', count(*), event, min(error)),
-      'Report the error. The events are tried again, at last every four hours.', false
+    select 'warning', format('The notifications of %s events %s could not be written: %s', count(*), event, min(error)),
+      case
+        when bool_or(retry_at = 'infinity')
+          then 'npm run school -- jobs retry --task outbox  # or `cancel`, after the cause is mended'
+        else 'Report the error. The events are tried again for a day.'
+      end, false
     from platform.outbox
     where attempts >= 3
     group by event

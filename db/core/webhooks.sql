@@ -39,10 +39,10 @@ comment on function core.webhook_retry_period is
 create function core.webhook_secret_overlap() returns interval language sql immutable return interval '24 hours';
 comment on function core.webhook_secret_overlap is 'How long a replaced secret of a webhook still signs.';
 
-create function core.webhook_retry_delay(p_attempts integer) returns interval language sql immutable
+create function core.retry_delay(p_attempts integer) returns interval language sql immutable
   return least(interval '4 hours', interval '10 seconds' * 3 ^ least(p_attempts - 1, 10));
-comment on function core.webhook_retry_delay is
-  'The time between two attempts to deliver an event, after p_attempts of them: 10, 30, 90 seconds, …, 4 hours.';
+comment on function core.retry_delay is
+  'The time before an event is tried again after p_attempts attempts: 10, 30, 90 seconds, …, 4 hours.';
 
 create function core.webhook_pause(p_failures integer) returns interval language sql immutable
   return least(interval '10 minutes', interval '1 second' * 2 ^ least(p_failures, 10));

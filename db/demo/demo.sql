@@ -291,7 +291,7 @@ begin
         (3, 21, 'draft', 'Examination fee', 40, 2)
     ) i (student_id, due_in, status, item, amount, quantity);
   perform api.record_payment('invoice', 2, '{"amount": 36, "payment_method": "card"}');
-  while (core.outbox_write(v_id) ->> 'rows')::integer > 0 loop
+  while core.outbox_write(v_id) > 0 loop
   end loop;
   delete from notification_event;
 

@@ -119,6 +119,10 @@ begin
     v_has_more := v_has_more || core.delete_oldest('webhook_event', v_deliveries, p_limit);
     perform core.webhook_queue_next();
   end if;
+  if to_regclass('announced_mark') is not null then
+    v_has_more := v_has_more
+      || core.delete_batch('announced_mark', 'created_at < now() - interval ''30 days''', p_limit);
+  end if;
   perform core.recount_usage();
   if not true = any (v_has_more) then
     perform core.record_usage();
@@ -128,6 +132,6 @@ begin
 end $$;
 comment on function core.clean_up_school is
   'Deletes a batch of rows of a school whose retention has ended: answers to idempotency keys, deliveries, '
-  'notifications, events of webhooks. Counts its students, teachers and classes again, and queues the job that sends '
+  'notifications, notes of announced marks, events of webhooks. Counts its students, teachers and classes again, and queues the job that sends '
   'webhooks, should it have been lost. After the last batch, records the usage of the day. Returns whether there may '
   'be more rows.';

@@ -353,6 +353,10 @@ begin
     end if;
   end loop;
 
+  -- Messages that are not written yet: an erased address gets none.
+  update platform.outbox
+    set facts = replace(core.erase_text(facts::text, v_values, v_names), '"email": "erased"', '"email": null')::jsonb
+    where tenant_id = p_tenant_id and facts::text <> core.erase_text(facts::text, v_values, v_names);
   delete from platform.session where tenant_id = p_tenant_id and user_id = any (v_user_ids);
   delete from platform.one_time_token where tenant_id = p_tenant_id and user_id = any (v_user_ids);
   delete from platform.second_factor where tenant_id = p_tenant_id and user_id = any (v_user_ids);

@@ -189,7 +189,7 @@ begin
         next_attempt_at = case when v_is_retried then
           -- The last attempt is at the end of the period.
           least(v_retry_until, now() + greatest(
-            core.webhook_retry_delay(v_delivery.attempts + 1), make_interval(secs => p_retry_after_seconds)))
+            core.retry_delay(v_delivery.attempts + 1), make_interval(secs => p_retry_after_seconds)))
         end
       where id = p_delivery_id;
     if p_is_delivered then

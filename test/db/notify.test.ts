@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import pg from 'pg';
 import { settle, testDatabase, type TestDatabase } from '../support/server/database.ts';
-import { writeOutbox } from '../../workers/outbox.ts';
+import { outboxWriter } from '../../workers/outbox.ts';
 import { until } from '../support/client/until.ts';
 import { withRole, type BareTenant, provision } from '../support/database/tenants.ts';
 
@@ -565,9 +565,7 @@ describe('core.send_message', () => {
     await holder.connect();
     const write = 'select core.outbox_write($1) as written';
     await holder.query('begin');
-    expect((await holder.query<{ written: object }>(write, [school.id])).rows).toEqual([
-      { written: { rows: 20, notifications: 20, deliveries: 0 } },
-    ]);
+    expect((await holder.query(write, [school.id])).rows).toEqual([{ written: 20 }]);
     expect(await database.query(write, [school.id])).toEqual([{ written: null }]);
     // As if the worker had crashed before its commit.
     await holder.query('rollback');
@@ -577,79 +575,153 @@ describe('core.send_message', () => {
     expect(notifications.map(({ title }) => title)).toEqual(Array.from({ length: 20 }, (_, n) => `n${n}`));
   });
 
-  test('is written in slices of a thousand recipients, and what has happened since passes between', async () => {
+  test('is written in slices of a thousand recipients, and other events pass between, also later ones', async () => {
     const crowd = await database.query<{ id: number }>(
       `insert into ${school.schema}.user_account (email, first_name, last_name) select 'slice' || n || '@test.example', 'C', 'Rowd' from generate_series(1, 2500) n returning id::integer`,
     );
-    const words = { in_app: { title: 'all', message: 'M' } };
-    const sizes = async () => {
-      const rows = await database.query<{ written: { notifications: number } }>(
-        'select core.outbox_write($1) as written from generate_series(1, 5)',
-        [school.id],
-      );
-      return rows.map(({ written }) => written.notifications);
+    const recipients = crowd.map(({ id }) => ({ user_id: id }));
+    /** The number of notifications by title that each of five batches has written. */
+    const batches = async () => {
+      const sizes: Record<string, number>[] = [];
+      for (let batch = 0; batch < 5; batch++) {
+        await database.query('select core.outbox_write($1)', [school.id]);
+        const { notifications } = await traces();
+        const titles = new Set(notifications.map(({ title }) => title));
+        sizes.push(
+          Object.fromEntries(
+            [...titles].map((title) => [title, notifications.filter((one) => one.title === title).length]),
+          ),
+        );
+      }
+      return sizes;
     };
-    try {
-      expect(
-        await say(
-          words,
-          crowd.map(({ id }) => ({ user_id: id })),
-        ),
-      ).toBe(2500);
-      expect(await sizes()).toEqual([1000, 1000, 500, 0, 0]);
-      // All users, whom the worker finds.
-      await asRequest((client) =>
-        client.query(
-          `select core.notify('holiday.added', '{"recipients": ${JSON.stringify(
-            crowd.map(({ id }) => ({ user_id: id })),
-          )}}')`,
-        ),
-      );
-      await say({ in_app: { title: 'later', message: 'M' } }, [{ user_id: amina }]);
-      expect(await sizes()).toEqual([1, 1000, 1000, 500, 0]);
-    } finally {
-      await traces();
-    }
+    expect(await say({ in_app: { title: 'all', message: 'M' } }, recipients)).toBe(2500);
+    await say({ in_app: { title: 'later', message: 'M' } }, [{ user_id: amina }]);
+    expect(await batches()).toEqual([{ all: 1000 }, { all: 1000, later: 1 }, { all: 500 }, {}, {}]);
+    // An event of the catalog, and a message behind it. Both are written in slices, one after the other.
+    await asRequest((client) =>
+      client.query("select core.notify('holiday.added', $1)", [
+        JSON.stringify({ recipients: recipients.map((one) => ({ ...one, variables: { holiday_name: 'H' } })) }),
+      ]),
+    );
+    await say({ in_app: { title: 'all', message: 'M' } }, recipients.slice(0, 1500));
+    await say({ in_app: { title: 'later', message: 'M' } }, [{ user_id: amina }]);
+    expect(await batches()).toEqual([
+      { 'Holiday: H': 1000 },
+      { 'Holiday: H': 1000, all: 1000 },
+      { 'Holiday: H': 500, later: 1 },
+      { all: 500 },
+      {},
+    ]);
+    expect(await database.query('select from platform.outbox')).toEqual([]);
   });
 
-  test('a cause that fails is tried again later with its error, and delays no other', async () => {
+  const outbox = () => database.query('select event, attempts, retry_at > now() as waits, error from platform.outbox');
+
+  test('an event that fails is tried again later with its error, and delays no other', async () => {
     await asRequest(async (client) => {
       await client.query(`select core.notify('payment.received', '{"payment_id": "no number"}')`);
+      await client.query(`select core.notify('payment.unknown', '{"recipients": []}')`);
     });
     await say({ in_app: { title: 'other', message: 'M' } }, [{ user_id: amina }]);
     await database.query('select core.outbox_write($1)', [school.id]);
     expect((await traces()).notifications.map(({ title }) => title)).toEqual(['other']);
+    const failed = [
+      ['payment.received', 'invalid input syntax for type bigint: "no number"'],
+      ['payment.unknown', 'There is no event payment.unknown in the catalog.'],
+    ].map(([event, error]) => ({ event, attempts: 1, waits: true, error }));
+    expect(await outbox()).toEqual(failed);
+    expect(await one("select core.change_jobs('retry', null, 'outbox', true) as value")).toMatchObject({
+      done: { outbox: 2 },
+    });
+    for (let attempt = 1; attempt <= 12; attempt++) {
+      await database.query('update platform.outbox set retry_at = null');
+      await database.query('select core.outbox_write($1)', [school.id]);
+    }
     expect(
-      await database.query('select event, attempts, retry_at > now() as waits, error from platform.outbox'),
-    ).toEqual([
-      {
-        event: 'payment.received',
-        attempts: 1,
-        waits: true,
-        error: 'invalid input syntax for type bigint: "no number"',
-      },
-    ]);
-    await database.query('delete from platform.outbox');
+      await database.query("select from platform.outbox where retry_at = 'infinity' and attempts = 12"),
+    ).toHaveLength(2);
+    const { tasks } = await one<{ tasks: object[] }>('select core.queue() as value');
+    expect(tasks).toContainEqual(expect.objectContaining({ task: 'outbox', ready: 0, waiting: 0, failed: 2 }));
+    expect(await one("select core.change_jobs('cancel', null, 'outbox', true) as value")).toMatchObject({
+      done: { outbox: 2 },
+    });
+    expect(await outbox()).toEqual([]);
   });
 
   test('one event whose messages cannot be stored is tried again later, and the others are written', async () => {
     await database.query(
       `alter table ${school.schema}.notification add constraint not_this check (title <> 'impossible')`,
     );
-    const pool = new pg.Pool({ connectionString: database.url, max: 1 });
     try {
       for (const title of ['before', 'impossible', 'after'])
         await say({ in_app: { title, message: 'M' } }, [{ user_id: amina }]);
-      for (let times = 0; times < 4; times++) await writeOutbox(pool);
+      await database.query('select core.outbox_write($1)', [school.id]);
       expect((await traces()).notifications.map(({ title }) => title)).toEqual(['before', 'after']);
-      expect(await database.query('select attempts, error from platform.outbox')).toEqual([
-        { attempts: 1, error: expect.stringContaining('not_this') },
+      expect(await outbox()).toEqual([
+        { event: 'message', attempts: 1, waits: true, error: expect.stringContaining('not_this') },
       ]);
     } finally {
-      await pool.end();
       await database.query(
         `delete from platform.outbox; alter table ${school.schema}.notification drop constraint not_this`,
       );
+    }
+  });
+
+  test('an event that is committed while the worker writes others is written afterwards', async () => {
+    const locked = new pg.Client({ connectionString: database.url, application_name: 'test' });
+    await locked.connect();
+    await say({ in_app: { title: 'first', message: 'M' } }, [{ user_id: amina }]);
+    await locked.query(`begin; lock table ${school.schema}.notification_event`);
+    const writing = database.query('select core.outbox_write($1)', [school.id]);
+    await until(() =>
+      one(
+        `select true as value from pg_locks where not granted and relation = '${school.schema}.notification_event'::regclass`,
+      ),
+    );
+    await asRequest((client) =>
+      client.query("select core.notify('holiday.added', $1)", [
+        JSON.stringify({ recipients: [{ user_id: amina, variables: { holiday_name: 'H' } }] }),
+      ]),
+    );
+    await locked.query('commit');
+    await locked.end();
+    await writing;
+    await settle(database);
+    expect((await traces()).notifications.map(({ title }) => title)).toEqual(['first', 'Holiday: H']);
+  });
+
+  test('a school that is locked or damaged delays no other', async () => {
+    const [locked, damaged] = [await provision(database), await provision(database)];
+    const holder = new pg.Client({ connectionString: database.url, application_name: 'test' });
+    await holder.connect();
+    const pool = new pg.Pool({ connectionString: database.url, max: 4 });
+    const warnings: object[] = [];
+    const log = { info: () => undefined, warn: (entry: object) => void warnings.push(entry) };
+    try {
+      for (const { id } of [locked, damaged, school])
+        await database.query(`insert into platform.outbox (tenant_id, event, facts) values ($1, 'holiday.added', $2)`, [
+          id,
+          JSON.stringify({ recipients: [{ user_id: amina, variables: { holiday_name: 'H' } }] }),
+        ]);
+      await holder.query(`begin; lock table ${locked.schema}.notification_event`);
+      await database.query(`alter table ${damaged.schema}.notification_event rename to lost`);
+      const round = outboxWriter({ pool, logger: log as never, tracing: undefined });
+      expect(await round(pool)).toMatchObject({ count: 1 });
+      expect((await traces()).notifications.map(({ title }) => title)).toEqual(['Holiday: H']);
+      expect(warnings).toEqual(
+        expect.arrayContaining([
+          expect.objectContaining({ tenant: String(locked.id), cause: expect.stringContaining('lock timeout') }),
+          expect.objectContaining({ tenant: String(damaged.id), cause: expect.stringContaining('notification_event') }),
+        ]),
+      );
+      // Both are left alone for a while.
+      expect(await round(pool)).toMatchObject({ count: 0 });
+      expect(warnings).toHaveLength(2);
+    } finally {
+      await holder.end();
+      await pool.end();
+      await database.query('delete from platform.outbox');
     }
   });
 

@@ -269,8 +269,19 @@ describe('school student erase', () => {
 
   test('leaves the name, the addresses and the numbers in no table, and keeps amounts, numbers and totals', async () => {
     const before = await ledger();
+    // A message that the worker could not write yet.
+    const waiting = { recipients: [{ email: person.parent_email, name: person.parent_name }, { user_id: 1 }] };
+    await service.database.query(
+      `insert into platform.outbox (tenant_id, event, facts, retry_at) values ($1, 'message', $2, 'infinity')`,
+      [school.id, JSON.stringify(waiting)],
+    );
     const { code, stdout, stderr } = await cli('erase', school.subdomain, String(student.id), '--yes');
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    expect(
+      await service.database.query(
+        `select facts -> 'recipients' as recipients from platform.outbox where retry_at = 'infinity'`,
+      ),
+    ).toEqual([{ recipients: [{ email: null, name: 'erased' }, { user_id: 1 }] }]);
     expect(stdout).toMatch(/^Erased the personal data of student \d+: \d+ rows changed or deleted\.\n/);
     expect(await mentions()).toEqual([]);
     expect(await ledger()).toEqual(before);

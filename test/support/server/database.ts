@@ -37,7 +37,7 @@ export interface TestDatabase extends Queries {
 /** Writes the notifications of all that has happened, until nothing is left. A worker may do the same meanwhile. */
 export async function settle(server: Queries): Promise<void> {
   await until(async () => {
-    await server.query('select core.outbox_write(id) from core.outbox_schools() id');
+    await server.query('select core.outbox_write(school_id) from core.outbox_schools()');
     return (await server.query('select core.outbox_schools()')).length === 0 || undefined;
   });
 }
