@@ -20,8 +20,9 @@ begin
   end if;
 end $$;
 comment on function core.wake_webhooks is
-  'Has the webhooks of this school, or of the platform, send what is due. For a school, the worker queues the job '
-  'after the commit (core.outbox_write). Security definer, because requests have no access to the queue.';
+  'Starts the delivery of the due webhook events of this school, or of the platform. For the platform, queues the job. '
+  'For a school, stores a row in the outbox, and the worker queues the job after the commit (core.outbox_write). '
+  'Security definer, because requests have no access to the queue.';
 
 create function core.queue_webhooks() returns void language plpgsql as $$
 begin
@@ -30,7 +31,7 @@ begin
   end if;
 end $$;
 comment on function core.queue_webhooks is
-  'Has the events of this transaction sent to webhooks, if a trigger has written one down.';
+  'Starts the delivery of the webhook events that triggers have stored in this transaction.';
 
 create function core.webhook_retry_period() returns interval language sql immutable return interval '24 hours';
 comment on function core.webhook_retry_period is
