@@ -49,5 +49,5 @@ begin
   return coalesce(jsonb_array_length(v_new), 0);
 end $$;
 comment on function core.notify_documents_expiring is
-  'Notifies admins and transport managers of expiring documents of buses and drivers, once per document and reminder '
+  'Notifies api.transport_managers() of expiring documents of buses and drivers, once per document and reminder '
   '(api.transport_expiring_notices). Returns the number of new reminders.';
