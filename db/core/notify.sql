@@ -1,5 +1,5 @@
--- Notifications. A request only writes down what has happened (core.notify, core.send_message); the worker makes
--- notifications and deliveries of it (outbox.sql). Decision 0070.
+-- Notifications. A request stores events and messages in platform.outbox (core.notify, core.send_message). After the
+-- commit, the worker writes their notifications and deliveries (outbox.sql). Decision 0070.
 
 create table core.notification_event (
   key text primary key,
@@ -15,7 +15,8 @@ create table core.notification_event (
 );
 comment on table core.notification_event is
   'The catalog of events that send notifications, filled by db/seed: the variables of each event, its default '
-  'channels and its default texts. Operators and schools may override the texts, schools also the channels.';
+  'channels, its default texts, and the function of api that finds its recipients. Operators and schools may override '
+  'the texts, schools also the channels.';
 
 create function core.recipient_variables() returns text[] language sql immutable
   return '{first_name,last_name,name,school_name}'::text[];
@@ -24,8 +25,7 @@ comment on function core.recipient_variables is 'The placeholders that every tex
 create function core.placeholder_names(p_template text) returns text[] language sql immutable
   return array(select found[1] from regexp_matches(p_template, '\{\{([^{}]*)\}\}', 'g') found);
 comment on function core.placeholder_names is
-  'The names of the possible placeholders of a text in the order of the text, repeated ones repeatedly, and with the '
-  'spaces around them.';
+  'The names in double braces in a text, in order of appearance, with their repetitions and the spaces around them.';
 
 create function core.template_format(p_template text) returns text language sql immutable
   return regexp_replace(replace(p_template, '%', '%%'), '\{\{[^{}]*\}\}', '%s', 'g');
@@ -37,8 +37,9 @@ create function core.fill_placeholders(p_format text, p_names text[], p_variable
     select case when p_variables ? trim(name) then p_variables ->> trim(name) else '{{' || name || '}}' end
     from unnest(p_names) name));
 comment on function core.fill_placeholders is
-  'Fills in the result of core.template_format, given that of core.placeholder_names. A value that looks like a '
-  'placeholder stays as it is. A variable that is null becomes empty; a {{name}} that is no variable stays as text.';
+  'Replaces the placeholders of a text. p_format is the result of core.template_format, p_names that of '
+  'core.placeholder_names. A value that looks like a placeholder is not replaced in turn. Null becomes an empty text. '
+  'An unknown {{name}} stays as it is.';
 
 create function core.render(p_template text, p_variables jsonb) returns text language sql stable
   return core.fill_placeholders(core.template_format(p_template), core.placeholder_names(p_template), p_variables);
@@ -71,7 +72,7 @@ create function core.quiet_hours_end(p_from time, p_until time, p_time_zone text
 comment on function core.quiet_hours_end is
   'The end of the quiet hours that contain a moment; null outside of quiet hours, and when none are set.';
 
--- Postgres replaces a call by its text, so it costs nothing.
+-- Postgres inlines this function.
 create function core.reachable_recipients(p_recipients jsonb)
   returns table (
     recipient_number bigint, user_id bigint, email text, is_unconfirmed boolean, first_name text, last_name text,
@@ -92,8 +93,9 @@ create function core.reachable_recipients(p_recipients jsonb)
   where u.id is not null or r.user_id is null
 $$;
 comment on function core.reachable_recipients is
-  'The recipients of a mailing (as in core.notify) without users who cannot log in: the user or null, the address '
-  'of the user or the given one, whether a user has not confirmed it, the names of the user, and what was given.';
+  'The recipients of a mailing (core.store_mailings), except users who cannot log in: the user or null, the address of '
+  'the user or the given one, whether a user has not confirmed it, the names of the user, and the given name and '
+  'variables.';
 
 create function core.publish_notifications(p_user_ids bigint[]) returns void language plpgsql as $$
 begin
@@ -113,7 +115,7 @@ create function core.open_words(p_words jsonb) returns jsonb
     case when not s.email then 'email' end], null)
   from platform.notification_setting s
 $$;
-comment on function core.open_words is 'Texts by channel, without the channels that operators have closed.';
+comment on function core.open_words is 'Texts by channel, without the channels that operators have disabled.';
 
 create function core.outbox_slice() returns integer language sql immutable return 1000;
 comment on function core.outbox_slice is
@@ -126,7 +128,6 @@ comment on function core.is_mandatory is
   'impersonation by removing the feature first, and schools whose plan lacks notifications would not learn that their '
   'subscription ends.';
 
--- A copy for the student would be the only one that waits: parents, whose addresses nobody confirms, get the same text.
 create function core.is_written_by_people(p_event text, p_has_school_text boolean) returns boolean
   language sql immutable
   return p_event in ('account.created', 'leave.decided', 'holiday.added')
@@ -135,9 +136,11 @@ create function core.is_written_by_people(p_event text, p_has_school_text boolea
       and p_event not in ('fee.generated', 'payment.received', 'invoice.reminder')
       and not core.is_mandatory(p_event));
 comment on function core.is_written_by_people is
-  'Whether the email of an event has what people of a school wrote: a note, the name of a holiday, or a text of the '
-  'school instead of that of the catalog. An account that is added with the address of a stranger counts too. Not for '
-  'notices about students and for mandatory events, which must not wait.';
+  'Whether the email of an event contains what people of a school wrote: a note, the name of a holiday, or a text of '
+  'the school instead of that of the catalog. Such an email may have to wait if its address is not confirmed. '
+  'account.created counts too, because an account may be added with the address of a stranger. Mandatory events and '
+  'notices about students do not count, because they must not wait. The limit would delay only the copy of the '
+  'student: parents get the same text, and their addresses are never confirmed.';
 
 create function core.notify(p_event text, p_facts jsonb) returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -146,11 +149,11 @@ begin
     values (core.tenant_id(), p_event, p_facts, core.context_value('traceparent'));
 end $$;
 comment on function core.notify is
-  'Writes down that an event of the catalog has happened in this school, with its facts: what the function of the '
-  'event needs to find the recipients (core.notification_event.recipients), or the recipients themselves, '
-  '{recipients: [{user_id?, email?, name?, variables?}]}. The worker notifies them after the commit '
-  '(core.outbox_write), unless the school has switched the event off. Security definer, because requests may not '
-  'write tables of the platform.';
+  'Stores an event of the catalog for this school in platform.outbox, or `webhooks` (core.wake_webhooks). p_facts are '
+  'what the function of the event needs to find the recipients (core.notification_event.recipients), or the recipients '
+  'themselves, {recipients: [{user_id?, email?, name?, variables?}]}. The worker notifies them after the commit '
+  '(core.outbox_write), unless the school has disabled the event. Security definer, because requests may not write '
+  'tables of the platform.';
 
 create function core.send_message(
     p_type text, p_words jsonb, p_recipients jsonb, p_action_url text default null, p_variables jsonb default null)
@@ -186,12 +189,12 @@ begin
   return v_count;
 end $$;
 comment on function core.send_message is
-  'Writes down that the texts of a person, p_words, {in_app: {title, message}, push: …, email: …}, are to be sent to '
-  'p_recipients, [{user_id?, email?, name?, variables?}] (null means nobody). user_id is a user of the school, whose '
-  'address is read; others, such as parents, have an email address only. The texts open p_action_url and fill in '
-  'p_variables. The worker sends them after the commit, in slices of a thousand. Returns the number of recipients '
-  'that have one of the channels. Security definer: the user who sends a message may read neither the addresses nor '
-  'the devices of others.';
+  'Stores a message of a person in platform.outbox: the texts p_words, {in_app: {title, message}, push: …, email: …}, '
+  'for p_recipients, [{user_id?, email?, name?, variables?}] (null means nobody). user_id is a user of the school, who '
+  'gets the email at the address of the account. Other recipients, such as parents, have an email address only. The '
+  'message links to p_action_url. p_variables fill the placeholders of the texts. The worker sends the message after '
+  'the commit (core.outbox_write). Returns how many recipients can be reached on at least one of its channels. '
+  'Security definer: the user who sends a message may read neither the addresses nor the devices of others.';
 
 create function core.message_admins(p_tenant_id bigint, p_title text, p_message text) returns integer
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$

@@ -1,7 +1,6 @@
--- The writer of notifications (workers/outbox.ts). It takes what requests have written down in platform.outbox, finds
--- the recipients, and stores the notifications, the deliveries and the jobs that send them. Only one transaction at a
--- time does that for a school, so the ids of the notifications of a school are in commit order, and the daily limits
--- are counted exactly. Decision 0070.
+-- The worker (workers/outbox.ts) writes the notifications of the events in platform.outbox. It finds the recipients, and
+-- stores the notifications, the deliveries and the jobs that send them. Only one transaction at a time does this for a
+-- school. So the ids of its notifications are in commit order, and its daily limits are exact. Decision 0070.
 
 -- In PL/pgSQL, because Postgres before 18 plans the query of an SQL function in each transaction, and the worker asks
 -- twenty times a second. Always by the index: the plan is made when the table is empty, and kept when it is long.
@@ -100,9 +99,9 @@ create function core.event_words(p_events text[]) returns table (event text, wor
   group by e.key
 $$;
 comment on function core.event_words is
-  'The texts of events of the catalog on each of their channels, {in_app: {title, message, action_url}, …}. Those of '
-  'the school override those of operators, which override the catalog. Without the events that the school has switched '
-  'off, and without the feature notifications only mandatory events (core.is_mandatory).';
+  'The texts of events of the catalog on each of their channels, {in_app: {title, message, action_url}, …}. Texts of '
+  'the school override those of operators, which override the catalog. Leaves out the events that the school has '
+  'disabled. Without the feature notifications, leaves out all but mandatory events (core.is_mandatory).';
 
 create function core.store_mailings(
     p_mailings jsonb, p_school text, p_setting platform.notification_setting, p_day_began_at timestamptz)
@@ -135,7 +134,7 @@ begin
   ), recipient as materialized (
     select
       row_number() over in_order as recipient_number,
-      -- The number of the notification of the recipient, among all of them.
+      -- The index into notification_ids.
       case when m.words ? 'in_app' and r.user_id is not null then
         count(*) filter (where m.words ? 'in_app' and r.user_id is not null) over (in_order rows unbounded preceding)
       end as notification_number,
@@ -161,7 +160,7 @@ begin
       r.recipient_number, r.notification_number, r.type, r.limits_unconfirmed, r.traceparent, r.user_id, r.email,
       r.is_unconfirmed, r.name, t.channels, t.action_url,
       core.clean_title(core.fill_placeholders(t.title, t.title_names, r.variables), p_school) as title,
-      -- The maximum length keeps streams, push messages and tables of thousands of these within bounds.
+      -- Without a maximum length, thousands of messages could overload streams, push services and tables.
       core.clean_message(core.fill_placeholders(t.message, t.message_names, r.variables)) as message
     from recipient r
     join template t using (mailing_number)
@@ -200,7 +199,7 @@ begin
       m.*,
       null,
       'email',
-      -- Above the limit, an email that may have to wait anyway waits for another day.
+      -- core.deliveries_pending postpones emails to unconfirmed addresses instead of dropping them.
       case
         when m.limits_unconfirmed and m.is_unconfirmed and p_setting.emails_per_user_per_day > 0 then null
         else p_setting.emails_per_user_per_day
@@ -244,7 +243,7 @@ begin
             'from_id', from_id,
             'to_id', to_id,
             'limits_unconfirmed', nullif(limits_unconfirmed, false),
-            -- Deliveries above the daily limit have ids too.
+            -- The range may contain other ids, such as those of dropped deliveries.
             'only', case when to_id - from_id >= cardinality(ids) then to_jsonb(ids) end,
             'traceparent', traceparent)) order by from_id)
         from batch),
@@ -337,8 +336,8 @@ declare
   v_sent bigint[] := '{}';
   v_done bigint[] := '{}';
 begin
-  -- A school that is migrated, or moves, is written to afterwards; and while a node that was restored copies the plans
-  -- and settings of the home again, nothing is known about its channels.
+  -- The rows of a school wait while it is migrated or moved. They also wait while a restored node copies the plans and
+  -- settings of the home again, because its channels are unknown until then.
   if not pg_try_advisory_xact_lock(core.lock_key('notifications', p_tenant_id))
     or not core.try_lock_schema(p_tenant_id)
     or not exists (
