@@ -53,7 +53,7 @@ begin
       from core.operation
       where locked_by is not null and to_regprocedure(format('api.%I(jsonb)', locked_by)) is null
     union all
-    select format('the event %s has the recipients api.%s(jsonb), which is not defined', key, recipients)
+    select format('the recipients of the event %s are found by api.%s(jsonb), which is not defined', key, recipients)
       from core.notification_event
       where to_regprocedure(format('api.%I(jsonb)', recipients)) is null
     union all

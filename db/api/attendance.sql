@@ -349,7 +349,7 @@ begin
     ) marked;
 end $$;
 comment on function api.attendance_notify is
-  'Writes down that students were marked absent or late: [{id, student_id, status}].';
+  'Stores the events attendance.absent and attendance.late in the outbox, for marks [{id, student_id, status}].';
 
 create function api.attendance_recipients(p jsonb) returns jsonb language sql as $$
   with announced as (

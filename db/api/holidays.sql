@@ -152,8 +152,8 @@ create function api.holiday_recipients(p jsonb) returns jsonb language sql stabl
   where h.id = (p ->> 'holiday_id')::bigint and next.date > core.today() and u.is_active and u.deleted_at is null
 $$;
 comment on function api.holiday_recipients is
-  'The recipients of holiday.added, {holiday_id}: all users, if the holiday, or the next date of a recurring one, is '
-  'in the future.';
+  'The recipients of holiday.added, {holiday_id}: all active users. None if the holiday has been deleted, or if its '
+  'date, for a recurring holiday the next one, is not in the future.';
 
 create function api.holidays_update(p jsonb) returns json language plpgsql as $$
 begin

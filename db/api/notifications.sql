@@ -334,7 +334,7 @@ create function api.student_recipients(p_students jsonb) returns jsonb language 
 $$;
 comment on function api.student_recipients is
   'The recipients of an event about students, [{student_id, …variables}]: the user of each student, and the email '
-  'address of the parent, unless an active student logs in with the same address. Adds the variable student_name.';
+  'address of the parent, unless the active user of the student has the same address. Adds the variable student_name.';
 
 create function api.admin_recipients(p jsonb) returns jsonb language sql stable as $$
   select jsonb_agg(jsonb_build_object('user_id', ur.user_id, 'variables', p) order by ur.user_id)
@@ -342,7 +342,7 @@ create function api.admin_recipients(p jsonb) returns jsonb language sql stable 
   join role r on r.id = ur.role_id and r.is_system and r.name = 'admin'
 $$;
 comment on function api.admin_recipients is
-  'The recipients of an event for the admins of the school, whose facts are the variables of its texts.';
+  'The recipients of an event for the admins of the school. The facts of the event are the variables of its texts.';
 
 create function api.webhook_recipients(p jsonb) returns jsonb language sql stable as $$
   select api.admin_recipients(jsonb_build_object('url', w.url))
@@ -350,7 +350,8 @@ create function api.webhook_recipients(p jsonb) returns jsonb language sql stabl
   where w.id = (p ->> 'webhook_id')::bigint and not w.is_active
 $$;
 comment on function api.webhook_recipients is
-  'The recipients of webhook.disabled, {webhook_id}: the admins. None if it has been enabled or deleted since.';
+  'The recipients of webhook.disabled, {webhook_id}: the admins. None if the webhook has been enabled or deleted '
+  'since.';
 
 create function api.operator_login_recipients(p jsonb) returns jsonb language sql stable as $$
   select api.admin_recipients(p || jsonb_build_object(
@@ -367,7 +368,7 @@ create function api.account_recipients(p jsonb) returns jsonb language sql stabl
   from user_account u
   where u.id = any (array(select jsonb_array_elements_text(p -> 'user_ids')::bigint))
 $$;
-comment on function api.account_recipients is 'The recipients of account.created: {user_ids}.';
+comment on function api.account_recipients is 'The recipients of account.created, {user_ids}: these users.';
 
 create function api.invoice_recipients(p jsonb) returns jsonb language sql stable as $$
   select jsonb_agg(jsonb_build_object('user_id', s.user_id, 'variables', jsonb_build_object(
@@ -382,5 +383,5 @@ create function api.invoice_recipients(p jsonb) returns jsonb language sql stabl
     and s.user_id is not null and i.status not in ('void', 'paid')
 $$;
 comment on function api.invoice_recipients is
-  'The recipients of invoice.reminder, {invoice_ids}: the students, in the app, in addition to the email with the '
-  'document, which is a job of its own. Without invoices that have been paid or voided since.';
+  'The recipients of invoice.reminder, {invoice_ids}: the users of the students. A separate job sends the email with '
+  'the document. Leaves out invoices that have been paid or voided since.';

@@ -180,8 +180,8 @@ create function api.payment_recipients(p jsonb) returns jsonb language sql stabl
     and not exists (select from payment r where r.reversal_of = paid.id)
 $$;
 comment on function api.payment_recipients is
-  'The recipients of payment.received: {payment_id, balance}, with the balance after the payment. None if the payment '
-  'has been reversed.';
+  'The recipients of payment.received, {payment_id, balance}: the student and the parent. balance is the open balance '
+  'after the payment. None if the payment has been reversed.';
 
 create function api.payments_export(p jsonb) returns json language plpgsql stable as $$
 begin

@@ -377,7 +377,8 @@ create function api.fee_recipients(p jsonb) returns jsonb language sql stable as
   where f.id = any (array(select jsonb_array_elements_text(p -> 'fee_ids')::bigint)) and f.status <> 'waived'
 $$;
 comment on function api.fee_recipients is
-  'The recipients of fee.generated: {fee_ids}. Without the fees that have been waived or deleted.';
+  'The recipients of fee.generated, {fee_ids}: the students and their parents. Leaves out fees that have been waived '
+  'or deleted.';
 
 create function api.student_fees_generate(p jsonb) returns json language sql as $$
   select api.bill_students(p, p_all_classes => false);

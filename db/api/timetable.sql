@@ -836,8 +836,8 @@ create function api.timetable_recipients(p jsonb) returns jsonb language sql sta
   ) recipient;
 $$;
 comment on function api.timetable_recipients is
-  'The recipients of timetable.published, {class_ids}: the students and teachers of the classes, each with their '
-  'classes.';
+  'The recipients of timetable.published, {class_ids}: the students and the teachers of the classes. The variable '
+  'classes names those of each recipient.';
 
 create function api.timetable_generate_renew(p jsonb) returns json language plpgsql as $$
 begin

@@ -167,8 +167,8 @@ create function api.transport_recipients(p jsonb) returns jsonb language sql sta
   cross join api.transport_managers() m (id)
 $$;
 comment on function api.transport_recipients is
-  'The recipients of transport.expiring, {notices: [{task, run_on}]}: the transport managers. Without documents that '
-  'have been renewed since.';
+  'The recipients of transport.expiring, {notices: [{task, run_on}]}: api.transport_managers(). Leaves out documents '
+  'that have been renewed since.';
 
 create function api.transport_dashboard(p jsonb) returns json language plpgsql stable as $$
 declare
