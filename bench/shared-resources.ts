@@ -159,7 +159,11 @@ function uses(
     },
     // From the request until the notifications of all users of the school are stored.
     notifications: async (school) => {
-      await post(school, '/api/notifications/send', { all: true, title: 'Snow', message: 'The school is closed today.' });
+      await post(school, '/api/notifications/send', {
+        all: true,
+        title: 'Snow',
+        message: 'The school is closed today.',
+      });
       const waits = 'select from platform.outbox where tenant_id = $1 limit 1';
       while ((await owner.query(waits, [school.id])).rowCount) await new Promise((done) => setTimeout(done, 10));
     },

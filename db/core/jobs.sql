@@ -177,6 +177,6 @@ begin
 end $$;
 comment on function core.change_jobs is
   'Runs jobs again now, with all their attempts (retry), or removes them (cancel): the jobs p_ids, or those of '
-  'p_task, `outbox` for events whose notifications are not written; with p_is_failed only failed ones. Running jobs are left alone, since graphile-worker refuses to change '
-  'them. Returns {done: {<task>: count}, running: [ids], unknown: [ids]} and adds an entry to the audit log. Security '
-  'definer, because operators may not change the queue.';
+  'p_task, `outbox` for events whose notifications are not written; with p_is_failed only failed ones. Running jobs '
+  'are left alone, since graphile-worker refuses to change them. Returns {done: {<task>: count}, running: [ids], '
+  'unknown: [ids]} and adds an entry to the audit log. Security definer, because operators may not change the queue.';

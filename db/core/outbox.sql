@@ -1,6 +1,6 @@
--- The worker (workers/outbox.ts) writes the notifications of the events in platform.outbox. It finds the recipients, and
--- stores the notifications, the deliveries and the jobs that send them. Only one transaction at a time does this for a
--- school. So the ids of its notifications are in commit order, and its daily limits are exact. Decision 0070.
+-- The worker (workers/outbox.ts) writes the notifications of the events in platform.outbox. It finds the recipients,
+-- and stores the notifications, the deliveries and the jobs that send them. Only one transaction at a time does this
+-- for a school. So the ids of its notifications are in commit order, and its daily limits are exact. Decision 0070.
 
 -- In PL/pgSQL, because Postgres before 18 plans the query of an SQL function in each transaction, and the worker asks
 -- twenty times a second. Always by the index: the plan is made when the table is empty, and kept when it is long.
@@ -42,21 +42,23 @@ begin
       (
         select id
         from platform.outbox
-        where tenant_id = p_tenant_id and written > 0 and event <> 'webhooks' and (retry_at is null or retry_at <= now())
+        where tenant_id = p_tenant_id and event <> 'webhooks' and written > 0
+          and (retry_at is null or retry_at <= now())
         order by id
         limit 1)
       union all
       (
         select id
         from platform.outbox
-        where tenant_id = p_tenant_id and written = 0 and event <> 'webhooks' and (retry_at is null or retry_at <= now())
+        where tenant_id = p_tenant_id and event <> 'webhooks' and written = 0
+          and (retry_at is null or retry_at <= now())
         order by id
         limit 100)
     ) o);
 end $$;
 comment on function core.outbox_batch is
-  'The events of a school that are written next: the first of those that are partly written, and a hundred others. So a '
-  'message to thousands delays no event that follows it.';
+  'The events of a school that are written next: the first of those that are partly written, and a hundred others. '
+  'So a message to thousands delays no event that follows it.';
 
 create function core.outbox_recipients(p_row platform.outbox) returns jsonb language plpgsql as $$
 declare
@@ -199,7 +201,7 @@ begin
       m.*,
       null,
       'email',
-      -- core.deliveries_pending postpones emails to unconfirmed addresses instead of dropping them.
+      -- Emails to unconfirmed addresses are postponed (db/jobs/delivery.sql) instead of dropped.
       case
         when m.limits_unconfirmed and m.is_unconfirmed and p_setting.emails_per_user_per_day > 0 then null
         else p_setting.emails_per_user_per_day
@@ -319,7 +321,8 @@ begin
     select unnest(core.outbox_send(jsonb_build_array(mailing))) from jsonb_array_elements(p_mailings) mailing);
 end $$;
 comment on function core.outbox_send is
-  'Sends mailings with the ids of their rows. Postpones the rows of those that cannot be stored. Returns the other ids.';
+  'Sends mailings with the ids of their rows. Postpones the rows of those that cannot be stored. Returns the other '
+  'ids.';
 
 create function core.outbox_write(p_tenant_id bigint) returns integer
   language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '2s' as $$
@@ -423,7 +426,7 @@ begin
 end $$;
 comment on function core.outbox_write is
   'Writes the notifications of events of a school, in the order of the events: at most a hundred events with a '
-  'thousand recipients together, and beside them a thousand recipients of an event that has more. Queues the job of the '
-  'webhooks. Returns the number of events; null if another worker writes for the school, or it is migrated or moves. An '
-  'event whose recipients cannot be found, or whose notifications cannot be stored, is postponed. Fails if another '
-  'transaction keeps a lock for two seconds. Security definer, since the worker may read no school.';
+  'thousand recipients together, and beside them a thousand recipients of an event that has more. Queues the job of '
+  'the webhooks. Returns the number of events; null if another worker writes for the school, or it is migrated or '
+  'moves. An event whose recipients cannot be found, or whose notifications cannot be stored, is postponed. Fails if '
+  'another transaction keeps a lock for two seconds. Security definer, since the worker may read no school.';

@@ -132,6 +132,6 @@ begin
 end $$;
 comment on function core.clean_up_school is
   'Deletes a batch of rows of a school whose retention has ended: answers to idempotency keys, deliveries, '
-  'notifications, notes of announced marks, events of webhooks. Counts its students, teachers and classes again, and queues the job that sends '
-  'webhooks, should it have been lost. After the last batch, records the usage of the day. Returns whether there may '
-  'be more rows.';
+  'notifications, notes of announced marks, events of webhooks. Counts its students, teachers and classes again, and '
+  'queues the job that sends webhooks, should it have been lost. After the last batch, records the usage of the day. '
+  'Returns whether there may be more rows.';

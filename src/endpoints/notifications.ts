@@ -202,7 +202,7 @@ export const notifications = resource(
       body: SendInput,
       response: json(
         z
-          .object({ sent: z.int().meta({ description: 'The number of users who were notified.' }) })
+          .object({ sent: z.int().meta({ description: 'The number of recipients.' }) })
           .meta({ id: 'NotificationsSent' }),
       ),
     },
