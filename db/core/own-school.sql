@@ -17,9 +17,19 @@ comment on function core.tenant_features is 'The enabled features of this school
 
 create function core.tenant_size(p_tenant_id bigint, out students integer, out teachers integer, out classes integer)
   language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  -- The school and its counts, from the triggers. No other transaction has changed them since, because this one has
+  -- locked school_usage.
+  v_counted bigint[] := nullif(current_setting('app.school_usage', true), '');
 begin
-  execute format('select students, teachers, classes from %I.school_usage', 'tenant_' || p_tenant_id)
-    into students, teachers, classes;
+  if v_counted[1] = p_tenant_id then
+    students := v_counted[2];
+    teachers := v_counted[3];
+    classes := v_counted[4];
+  else
+    execute format('select students, teachers, classes from %I.school_usage', 'tenant_' || p_tenant_id)
+      into students, teachers, classes;
+  end if;
 end $$;
 comment on function core.tenant_size is
   'The number of active students, active teachers and classes of a school, including the changes of this transaction. '
