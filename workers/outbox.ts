@@ -7,8 +7,9 @@ import type { TaskContext } from './task-context.ts';
 
 /** How often a worker looks for events. A look takes 0.3 ms; if it takes longer, the worker looks less often. */
 const intervalMs = 50;
-/** So that looks take at most this part of the time. */
+/** So that looks take at most this part of the time, but the worker always looks once a second. */
 const maxLookShare = 0.05;
+const maxIntervalMs = 1_000;
 /** For how many schools a worker writes at the same time. One that waits for a lock then delays no other. */
 const lanes = 3;
 /** How long a school is left alone whose notifications could not be written, for example because of a lock. */
@@ -24,25 +25,20 @@ interface Waiting {
   traceparent: string | null;
 }
 
-/** What a look at the outbox has found. */
-interface Round {
-  /** How many events were written. */
-  count: number;
-  lookMs: number;
-}
-
 /** Whether the server or the connection failed, and not the work for one school. */
 const isOutage = (error: unknown) => classify(error).apiError?.error === 'unavailable' && !isLockConflict(error);
 
 /**
- * Writes the notifications of events (platform.outbox): of each school that has some, one batch (core.outbox_write).
- * @returns a function that looks once, on a connection that it may keep, and writes. Throws if the connection breaks; an
- * error of a school is logged, and the school is tried again later
+ * Writes the notifications of events (platform.outbox): of each school that has some, one batch (core.outbox_write). An
+ * error of a school is logged, and the school is tried again later.
  */
 export function outboxWriter({ pool, logger, tracing }: Context) {
   const resting = new Map<number, number>();
+  /** The schools for which it writes now. A slow one takes one of the lanes, and the others go on. */
+  const writing = new Map<number, Promise<void>>();
+  let outage: unknown;
 
-  async function write({ id, traceparent }: Waiting): Promise<number> {
+  async function write({ id, traceparent }: Waiting): Promise<void> {
     const start = performance.now();
     const request = validTraceparent(traceparent);
     const span = tracing?.start('notifications', 'CONSUMER', request, { 'school.id': id });
@@ -58,35 +54,46 @@ export function outboxWriter({ pool, logger, tracing }: Context) {
           events: count,
           ms: Math.round(performance.now() - start),
         });
-      return count;
     } catch (error) {
       failure = error instanceof Error ? error.name : 'unknown';
       if (isOutage(error)) throw error;
       resting.set(id, Date.now() + restMs);
       logger.warn({ worker: 'The notifications of a school could not be written.', tenant: id, cause: String(error) });
-      return 0;
     } finally {
       span?.end(failure);
     }
   }
 
-  return async (looker: Pick<pg.Pool, 'query'>, isStopping: () => boolean = () => false): Promise<Round> => {
-    const start = performance.now();
-    const { rows } = await looker.query<Waiting>('select school_id as id, traceparent from core.outbox_schools()');
-    const lookMs = performance.now() - start;
-    const waiting = rows.filter(({ id }) => (resting.get(id) ?? 0) <= Date.now());
-    let count = 0;
-    const lane = async () => {
-      for (let next; !isStopping() && (next = waiting.shift());) {
-        // Not `count += await …`: another lane may have added to it meanwhile.
-        const written = await write(next);
-        count += written;
+  return {
+    /**
+     * Looks once, on a connection that the caller may keep, and begins to write. Throws if a connection breaks, also that
+     * of an earlier write.
+     * @returns the number of schools for which it has begun to write, and the milliseconds of the look
+     */
+    async round(looker: Pick<pg.Pool, 'query'>, isStopping: () => boolean = () => false) {
+      const start = performance.now();
+      const { rows } = await looker.query<Waiting>('select school_id as id, traceparent from core.outbox_schools()');
+      const lookMs = performance.now() - start;
+      let begun = 0;
+      for (const school of rows) {
+        if (writing.has(school.id) || (resting.get(school.id) ?? 0) > Date.now()) continue;
+        while (writing.size >= lanes) await Promise.race(writing.values());
+        if (isStopping() || outage !== undefined) break;
+        begun++;
+        const ended = write(school)
+          .catch((error: unknown) => void (outage = error))
+          .finally(() => writing.delete(school.id));
+        writing.set(school.id, ended);
       }
-    };
-    const ended = await Promise.allSettled(Array.from({ length: lanes }, lane));
-    const broken = ended.find(({ status }) => status === 'rejected');
-    if (broken) throw (broken as PromiseRejectedResult).reason;
-    return { count, lookMs };
+      const broken = outage;
+      outage = undefined;
+      if (broken !== undefined) throw broken;
+      return { begun, lookMs };
+    },
+    /** Waits until all that has begun is written. */
+    async finish(): Promise<void> {
+      await Promise.all(writing.values());
+    },
   };
 }
 
@@ -99,7 +106,7 @@ export function startOutbox(context: Context): () => Promise<void> {
   const stopping = new AbortController();
   const { signal } = stopping;
   const isStopping = () => signal.aborted;
-  const round = outboxWriter(context);
+  const writer = outboxWriter(context);
   let wasUp = true;
   /** Looks on one connection until it breaks: a connection of the pool is replaced after some uses. */
   const look = async () => {
@@ -107,9 +114,10 @@ export function startOutbox(context: Context): () => Promise<void> {
     let hasFailed = true;
     try {
       while (!isStopping()) {
-        const { count, lookMs } = await round(client, isStopping);
+        const { begun, lookMs } = await writer.round(client, isStopping);
         wasUp = true;
-        if (count === 0) await sleep(Math.max(intervalMs, lookMs / maxLookShare), undefined, { signal });
+        const pause = Math.min(Math.max(intervalMs, lookMs / maxLookShare), maxIntervalMs);
+        if (begun === 0) await sleep(pause, undefined, { signal });
       }
       hasFailed = false;
     } finally {
@@ -131,5 +139,6 @@ export function startOutbox(context: Context): () => Promise<void> {
   return async () => {
     stopping.abort();
     await running;
+    await writer.finish();
   };
 }

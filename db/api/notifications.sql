@@ -377,7 +377,7 @@ create function api.invoice_recipients(p jsonb) returns jsonb language sql stabl
     'balance', core.written_amount(i.amount - i.paid_amount, c.currency, core.currency_decimals(c.currency)),
     'due_date', core.written_day(i.due_date))) order by i.id)
   from invoice i
-  join student s on s.id = i.student_id
+  join student s on s.id = i.student_id and s.deleted_at is null
   cross join core.school_currency() c (currency)
   where i.id = any (array(select jsonb_array_elements_text(p -> 'invoice_ids')::bigint))
     and s.user_id is not null and i.status not in ('void', 'paid')

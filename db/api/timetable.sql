@@ -831,7 +831,7 @@ create function api.timetable_recipients(p jsonb) returns jsonb language sql sta
     from published c
     join timetable_slot ts on ts.class_id = c.id
     join teacher t on t.id = ts.teacher_id
-    where t.user_id is not null
+    where t.user_id is not null and t.is_active and t.deleted_at is null
     group by t.user_id
   ) recipient;
 $$;

@@ -163,6 +163,11 @@ declare
   v_words jsonb := (
     select coalesce(jsonb_object_agg(channel, text || jsonb_build_object('action_url', p_action_url)), '{}')
     from jsonb_each(core.open_words(p_words)) w (channel, text));
+  -- Others would be copied for each recipient.
+  v_variables jsonb := (
+    select jsonb_object_agg(key, value)
+    from jsonb_each(p_variables)
+    where key in (select trim(name) from unnest(core.placeholder_names(v_words::text)) name));
   v_count integer;
 begin
   if not exists (select from platform.notification_setting) then
@@ -178,7 +183,7 @@ begin
   ), written as (
     insert into platform.outbox (tenant_id, event, facts, traceparent)
       select core.tenant_id(), 'message',
-        jsonb_build_object('type', p_type, 'words', v_words, 'variables', p_variables,
+        jsonb_build_object('type', p_type, 'words', v_words, 'variables', v_variables,
           'recipients', jsonb_agg(recipient order by n)),
         core.context_value('traceparent')
       from reached

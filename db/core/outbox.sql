@@ -301,28 +301,70 @@ $$;
 comment on function core.outbox_postpone is
   'Tries a row again after 10, 30, 90 seconds, …, 4 hours; after the last attempt (core.outbox_attempts) never.';
 
-create function core.outbox_send(p_mailings jsonb) returns bigint[] language plpgsql as $$
+create function core.outbox_write_rows(p_ids bigint[], p_words jsonb, out events integer, out recipients integer)
+  language plpgsql as $$
+declare
+  v_row platform.outbox;
+  v_recipients jsonb;
+  v_length integer;
+  v_slice integer;
+  v_mailings jsonb := '[]';
 begin
-  begin
-    perform core.send_mailings(p_mailings);
-    return array(select (mailing -> 'id')::bigint from jsonb_array_elements(p_mailings) mailing);
-  exception
-    -- Another transaction holds up the whole school, for example one that changes a table.
-    when lock_not_available then
-      raise;
-    when others then
-      if jsonb_array_length(p_mailings) = 1 then
-        perform core.outbox_postpone((p_mailings -> 0 -> 'id')::bigint, sqlerrm);
-        return '{}';
-      end if;
-  end;
-  -- One of several is to blame, so each is sent alone.
-  return array(
-    select unnest(core.outbox_send(jsonb_build_array(mailing))) from jsonb_array_elements(p_mailings) mailing);
+  events := 0;
+  recipients := 0;
+  for v_row in
+    select * from platform.outbox where id = any (p_ids) order by written = 0, id
+  loop
+    -- An event that the school has disabled has no recipients.
+    v_recipients := '[]';
+    if p_words ? v_row.event or not exists (select from core.notification_event where key = v_row.event) then
+      begin
+        v_recipients := core.outbox_recipients(v_row);
+        v_slice := least(jsonb_array_length(v_recipients) - v_row.written, core.outbox_slice());
+        if v_row.written = 0 and recipients > 0 and recipients + v_slice > core.outbox_slice() then
+          raise exception using errcode = 'S0OUT', message = 'The batch is full.';
+        end if;
+      -- Undoes what the function of this event has changed: the next batch calls it again.
+      exception when sqlstate 'S0OUT' then
+        exit;
+      end;
+    end if;
+    v_length := jsonb_array_length(v_recipients);
+    v_slice := least(v_length - v_row.written, core.outbox_slice());
+    events := events + 1;
+    if v_row.written = 0 then
+      recipients := recipients + v_slice;
+    end if;
+    if v_slice < v_length then
+      update platform.outbox
+        set facts = case when facts ? 'recipients' then facts
+            else facts || jsonb_build_object('recipients', v_recipients) end,
+          written = written + v_slice, attempts = 0, retry_at = null, error = null
+        where id = v_row.id;
+      v_recipients := jsonb_path_query_array(v_recipients, '$[$from to $to]',
+        jsonb_build_object('from', v_row.written, 'to', v_row.written + v_slice - 1));
+    end if;
+    if v_row.written + v_slice = v_length then
+      delete from platform.outbox where id = v_row.id;
+    end if;
+    if v_slice > 0 then
+      v_mailings := v_mailings || jsonb_build_array(
+        case
+          when v_row.event = 'message' then v_row.facts - 'recipients' || jsonb_build_object(
+            'words', core.open_words(v_row.facts -> 'words'), 'limits_unconfirmed', true)
+          else p_words -> v_row.event
+        end || jsonb_build_object('recipients', v_recipients, 'traceparent', v_row.traceparent));
+    end if;
+  end loop;
+  if v_mailings <> '[]' then
+    perform core.send_mailings(v_mailings);
+  end if;
 end $$;
-comment on function core.outbox_send is
-  'Sends mailings with the ids of their rows. Postpones the rows of those that cannot be stored. Returns the other '
-  'ids.';
+comment on function core.outbox_write_rows is
+  'Finds the recipients of events, writes their notifications and deletes the rows, all or none: in order, as many '
+  'events as have a thousand recipients together, and beside them a thousand recipients of an event that is partly '
+  'written. p_words: the texts of the events that are enabled. Returns the numbers of events, and of recipients of '
+  'those that were not partly written. Fails if one event fails.';
 
 create function core.outbox_write(p_tenant_id bigint) returns integer
   language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '2s' as $$
@@ -330,17 +372,13 @@ declare
   v_before text[];
   v_batch bigint[];
   v_words jsonb;
-  v_row platform.outbox;
-  v_recipients jsonb;
-  v_length integer;
-  v_slice integer;
-  v_count integer := 0;
-  v_mailings jsonb := '[]';
-  v_sent bigint[] := '{}';
-  v_done bigint[] := '{}';
+  v_id bigint;
+  v_written record;
+  v_recipients integer := 0;
+  v_events integer := 0;
 begin
-  -- The rows of a school wait while it is migrated or moved. They also wait while a restored node copies the plans and
-  -- settings of the home again, because its channels are unknown until then.
+  -- A school that is migrated, or moves, is written to afterwards; and while a node that was restored copies the plans
+  -- and settings of the home again, nothing is known about its channels.
   if not pg_try_advisory_xact_lock(core.lock_key('notifications', p_tenant_id))
     or not core.try_lock_schema(p_tenant_id)
     or not exists (
@@ -364,69 +402,35 @@ begin
     select coalesce(jsonb_object_agg(w.event, jsonb_build_object(
       'type', w.event, 'words', core.open_words(w.words), 'limits_unconfirmed', w.is_written_by_people)), '{}')
     from core.event_words(array(select distinct event from platform.outbox where id = any (v_batch))) w);
-  for v_row in
-    select * from platform.outbox where id = any (v_batch) order by written = 0, id
-  loop
-    if not v_words ? v_row.event and exists (select from core.notification_event where key = v_row.event) then
-      -- The school has switched the event off.
-      v_done := v_done || v_row.id;
-      continue;
-    end if;
-    begin
-      v_recipients := core.outbox_recipients(v_row);
-      v_length := jsonb_array_length(v_recipients);
-    exception
-      when lock_not_available then
-        raise;
-      when others then
-        perform core.outbox_postpone(v_row.id, sqlerrm);
-        continue;
-    end;
-    v_slice := least(v_length - v_row.written, core.outbox_slice());
-    if v_row.written = 0 then
-      v_count := v_count + v_slice;
-      exit when v_count > core.outbox_slice();
-    end if;
-    if v_slice = 0 then
-      v_done := v_done || v_row.id;
-      continue;
-    end if;
-    if v_slice < v_length then
-      update platform.outbox
-        set facts = facts || jsonb_build_object('recipients', v_recipients)
-        where id = v_row.id and not facts ? 'recipients';
-      v_recipients := jsonb_path_query_array(v_recipients, '$[$from to $to]',
-        jsonb_build_object('from', v_row.written, 'to', v_row.written + v_slice - 1));
-    end if;
-    v_mailings := v_mailings || jsonb_build_array(
-      case
-        when v_row.event = 'message' then v_row.facts - 'recipients' || jsonb_build_object(
-          'words', core.open_words(v_row.facts -> 'words'), 'limits_unconfirmed', true)
-        else v_words -> v_row.event
-      end
-      || jsonb_build_object('id', v_row.id, 'recipients', v_recipients, 'traceparent', v_row.traceparent,
-        'written', v_row.written + v_slice, 'is_done', v_row.written + v_slice = v_length));
-  end loop;
-  if v_mailings <> '[]' then
-    v_sent := core.outbox_send(v_mailings);
-  end if;
-  with sent as (
-    select id, written, is_done
-    from jsonb_to_recordset(v_mailings) m (id bigint, written integer, is_done boolean)
-    where id = any (v_sent)
-  ), continued as (
-    update platform.outbox o
-      set written = sent.written, attempts = 0, retry_at = null, error = null
-      from sent
-      where o.id = sent.id and not sent.is_done
-  )
-  delete from platform.outbox where id = any (v_done) or id in (select id from sent where is_done);
+  begin
+    select * into v_written from core.outbox_write_rows(v_batch, v_words);
+    v_events := v_written.events;
+  exception
+    -- Another transaction holds up the whole school, for example one that changes a table.
+    when lock_not_available then
+      raise;
+    when others then
+      -- One of the events is to blame, so each is written alone.
+      foreach v_id in array v_batch loop
+        begin
+          select * into v_written from core.outbox_write_rows(array[v_id], v_words);
+          v_events := v_events + v_written.events;
+          v_recipients := v_recipients + v_written.recipients;
+        exception
+          when lock_not_available then
+            raise;
+          when others then
+            perform core.outbox_postpone(v_id, sqlerrm);
+        end;
+        exit when v_recipients >= core.outbox_slice();
+      end loop;
+  end;
   perform core.leave_tenant(v_before);
-  return cardinality(v_sent) + cardinality(v_done);
+  return v_events;
 end $$;
 comment on function core.outbox_write is
-  'Writes the notifications of events of a school, in the order of the events: at most a hundred events with a '
-  'thousand recipients together, and beside them a thousand recipients of an event that has more. Queues the job of '
-  'the webhooks. Returns the number of events; null if another worker writes for the school, or it is migrated or '
-  'moves. An event whose recipients cannot be found, or whose notifications cannot be stored, is postponed. Fails if '
-  'another transaction keeps a lock for two seconds. Security definer, since the worker may read no school.';
+  'Writes the notifications of the next events of a school (core.outbox_batch, core.outbox_write_rows), and queues the '
+  'job of its webhooks. Returns the number of events; null if another worker writes for the school, or it is migrated '
+  'or moves. An event whose recipients cannot be found, or whose notifications cannot be stored, is postponed, and '
+  'nothing of it is kept. Fails if another transaction keeps a lock for two seconds. Security definer, since the '
+  'worker may read no school.';

@@ -1,5 +1,6 @@
 import { beforeAll, expect, test } from '@jest/globals';
 import { feeSchool } from '../support/fixtures/fees.ts';
+import { until } from '../support/client/until.ts';
 import { serviceOfFile } from '../support/server/service.ts';
 
 // A request stores an event, and the worker writes its notifications later. These tests delay the worker until a second
@@ -139,4 +140,40 @@ test('a holiday or leave that is deleted and a user who is deactivated before th
       await admin.put(`/api/users/${user.id}`, { is_active: false });
     }),
   ).toEqual([]);
+});
+
+test('students and parents are told of an absence behind a message to a thousand users, and after an error', async () => {
+  const { schema, database } = school;
+  const absent = [expect.stringContaining('was marked absent')];
+  await mark('present');
+  await database.query(`delete from ${schema}.announced_mark`);
+  await database.query(
+    `insert into ${schema}.user_account (email, first_name, last_name)
+     select 'many' || n || '@staff.example', 'M', 'Any' from generate_series(1, 1000) n`,
+  );
+  const messages = await beforeWriting(async () => {
+    const message = { all: true, title: 'Snow', message: 'Snow', channels: ['in_app'] };
+    await admin.post('/api/notifications/send', message);
+    await mark('absent');
+  });
+  expect(messages.filter((message) => message !== 'Snow')).toEqual(absent);
+
+  await mark('present');
+  await database.query(`delete from ${schema}.announced_mark`);
+  await database.query(`alter table ${schema}.notification_delivery add constraint none check (false) not valid`);
+  await service.settled();
+  await mark('absent');
+  const postponed = async () =>
+    database.query<{ error: string }>(`select error from platform.outbox where tenant_id = $1 and attempts > 0`, [
+      school.id,
+    ]);
+  expect(await until(async () => ((await postponed()).length > 0 ? postponed() : undefined))).toEqual([
+    { error: expect.stringContaining('none') },
+  ]);
+  await database.query(`alter table ${schema}.notification_delivery drop constraint none`);
+  await database.query(`delete from ${schema}.notification_delivery`);
+  await database.query('update platform.outbox set retry_at = null');
+  await service.settled();
+  const sent = await database.query<{ message: string }>(`select message from ${schema}.notification_delivery`);
+  expect(sent.map(({ message }) => message)).toEqual(absent);
 });

@@ -83,7 +83,7 @@ const comparisons: Record<string, string> = {
     from payment p
     join student s on s.id = p.student_id and s.parent_email is not null
     left join notification_delivery d on substring(d.message from 'RCT-\\d+-\\d+') = p.receipt_number
-    where p.reversal_of is null
+    where p.reversal_of is null and $1::jsonb is not null
     group by p.id
     having count(d.id) > 1 or count(d.id) = 0 and not exists (select from payment r where r.reversal_of = p.id)`,
   'A transport enrollment exists if it was acknowledged, and a cancellation lasts': `
