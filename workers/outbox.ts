@@ -36,7 +36,7 @@ export function outboxWriter({ pool, logger, tracing }: Context) {
   const resting = new Map<number, number>();
   /** The schools for which it writes now. A slow one takes one of the lanes, and the others go on. */
   const writing = new Map<number, Promise<void>>();
-  let outage: unknown;
+  let outage: Error | undefined;
 
   async function write({ id, traceparent }: Waiting): Promise<void> {
     const start = performance.now();
@@ -81,7 +81,7 @@ export function outboxWriter({ pool, logger, tracing }: Context) {
         if (isStopping() || outage !== undefined) break;
         begun++;
         const ended = write(school)
-          .catch((error: unknown) => void (outage = error))
+          .catch((error: unknown) => void (outage = error instanceof Error ? error : new Error(String(error))))
           .finally(() => writing.delete(school.id));
         writing.set(school.id, ended);
       }
