@@ -142,9 +142,9 @@ begin
         from attendance_total a
         where a.class_id = any (class.ids)),
       'fees', case when access.can_read_fees then (
-        -- A waived fee counts with the amount that was paid before the waiver.
+        -- Less the discounts. A waived fee counts with the amount that was paid before the waiver.
         select json_build_object(
-          'billed', coalesce(sum(case status when 'waived' then paid_amount else amount end), 0),
+          'billed', coalesce(sum(case status when 'waived' then paid_amount else amount - discount_amount end), 0),
           'collected', coalesce(sum(paid_amount), 0))
         from api.bills(null, y.id)
         where y.id is not null) end)

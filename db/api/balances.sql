@@ -18,12 +18,13 @@ comment on function api.status_on is
 create function api.bills(p_day date, p_academic_year_id bigint default null)
   returns table (
     kind text, id bigint, name text, student_id bigint, class_id bigint, items_digest uuid,
-    due_date date, status text, amount numeric, paid_amount numeric
+    due_date date, status text, amount numeric, discount_amount numeric, paid_amount numeric, remainder numeric
   )
   language sql stable as $$
   select 'student_fee', f.id, (select s.name from fee_structure s where s.id = f.fee_structure_id),
     f.student_id, f.class_id, f.items_digest,
-    f.due_date, api.status_on(f.status, f.due_date, p_day), f.amount, f.paid_amount
+    f.due_date, api.status_on(f.status, f.due_date, p_day), f.amount, f.discount_amount, f.paid_amount,
+    f.amount - f.discount_amount - f.paid_amount
   from student_fee f
   where p_academic_year_id is null
     or f.fee_structure_id = any (array(
@@ -31,7 +32,8 @@ create function api.bills(p_day date, p_academic_year_id bigint default null)
   union all
   select 'invoice', i.id, i.invoice_number,
     i.student_id, i.class_id, null,
-    i.due_date, api.status_on(i.status, i.due_date, p_day), i.amount, i.paid_amount
+    i.due_date, api.status_on(i.status, i.due_date, p_day), i.amount, 0, i.paid_amount,
+    i.amount - i.paid_amount
   from invoice i
   where i.issued_at is not null and i.voided_at is null
     and (p_academic_year_id is null
@@ -43,7 +45,8 @@ $$;
 comment on function api.bills is
   'Student fees and invoices, in all or of one academic year (the fees of its structures, the invoices issued in it), '
   'without drafts and void invoices, with their status on p_day, or as last written if p_day is null. '
-  'amount - paid_amount is waived if the status is waived, else it is owed; overdue amounts are part of what is owed.';
+  'remainder = amount - discount_amount - paid_amount is waived if the status is waived, else it is owed; overdue '
+  'amounts are part of what is owed. Only student fees have discounts.';
 
 create function api.balances_export(p jsonb) returns json language plpgsql stable as $$
 declare
@@ -67,21 +70,23 @@ begin
       select s.id,
         json_build_array(
           s.admission_number, s.first_name || ' ' || s.last_name, api.class_name(c.name, c.section),
-          b.billed, b.paid, b.waived, b.balance, b.overdue) as cells
+          -- An earlier release ignores cells after its last column.
+          b.billed, b.paid, b.waived, b.balance, b.overdue, b.discounted) as cells
       from student s
       left join class c on c.id = s.class_id
       cross join lateral (
         select sum(amount) as billed,
           sum(paid_amount) as paid,
-          sum(amount - paid_amount) filter (where status = 'waived') as waived,
-          sum(amount - paid_amount) filter (where api.is_open(status)) as balance,
-          sum(amount - paid_amount) filter (where status = 'overdue') as overdue
+          sum(remainder) filter (where status = 'waived') as waived,
+          sum(remainder) filter (where api.is_open(status)) as balance,
+          sum(remainder) filter (where status = 'overdue') as overdue,
+          sum(discount_amount) as discounted
         from api.bills(v_today, v_year_id) bill
         where student_id = s.id and (v_class_id is null or class_id = v_class_id)
       ) sums
       cross join lateral (
-        select billed, paid, coalesce(waived, 0), coalesce(balance, 0), coalesce(overdue, 0)
-      ) b (billed, paid, waived, balance, overdue)
+        select billed, paid, coalesce(waived, 0), coalesce(balance, 0), coalesce(overdue, 0), discounted
+      ) b (billed, paid, waived, balance, overdue, discounted)
       where s.id > coalesce((p ->> 'after')::bigint, 0) and b.billed is not null
         and ((p ->> 'only_open') is distinct from 'true' or b.balance > 0)
       order by s.id
@@ -91,6 +96,7 @@ begin
 end $$;
 comment on function api.balances_export is
   'A page of the export of balances: {after, limit, academic_year_id, class_id, only_open}. One row for each student '
-  'who was billed, including former students, by id: billed = paid + waived + balance, where overdue is part of the '
-  'balance. academic_year_id and class_id limit which bills count (see api.bills); only_open leaves out students who '
-  'owe nothing. Raises not_found for an unknown academic year, forbidden unless the user may see the whole school.';
+  'who was billed, including former students, by id: billed = discounted + paid + waived + balance, where overdue is '
+  'part of the balance. academic_year_id and class_id limit which bills count (see api.bills); only_open leaves out '
+  'students who owe nothing. Raises not_found for an unknown academic year, forbidden unless the user may see the '
+  'whole school.';

@@ -93,7 +93,7 @@ create function api.dashboard(p_is_whole_school boolean) returns table (answer j
             and p.payment_date < (date_trunc('month', today) + interval '1 month')::date) else 0 end,
         'pending', case when shows_fees then
           (
-            select coalesce(sum(f.amount - f.paid_amount), 0)
+            select coalesce(sum(f.amount - f.discount_amount - f.paid_amount), 0)
             from student_fee f
             where api.is_open(f.status) and (p_is_whole_school or f.student_id = request.student_id))
           + (

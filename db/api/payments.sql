@@ -91,7 +91,7 @@ begin
   return core.run_prepared(format($statement$
     select row_to_json(bill)
     from (
-      select b.student_id, b.status, b.amount - b.paid_amount as balance,
+      select b.student_id, b.status, %s as balance,
         core.today() as today,
         c.currency, core.currency_decimals(c.currency) as decimals,
         (select u.first_name || ' ' || u.last_name from user_account u where u.id = core.user_id()) as user_name
@@ -99,11 +99,26 @@ begin
       where b.id = (select (core.parameters() ->> 'id')::bigint)
       for no key update of b
     ) bill
-  $statement$, p_table), jsonb_build_object('id', p_id));
+  $statement$, case p_table
+    when 'student_fee' then 'b.amount - b.discount_amount - b.paid_amount'
+    else 'b.amount - b.paid_amount'
+  end, p_table), jsonb_build_object('id', p_id));
 end $$;
 comment on function api.lock_bill is
   'Locks a row of invoice or student_fee (p_table) until the commit: {student_id, status, balance}, also {today, '
   'currency, decimals, user_name}, to save statements. Null if it does not exist.';
+
+create function api.bill_decimals_fault(
+  p_amount numeric, p_balance numeric, p_currency text, p_decimals integer
+) returns text language sql immutable
+  return case
+    when min_scale(p_amount) <= greatest(p_decimals, min_scale(p_balance)) then null
+    when min_scale(p_balance) > p_decimals
+      then format('must have at most %s decimals, as the balance has', min_scale(p_balance))
+    else core.decimals_fault(p_amount, p_currency, p_decimals)
+  end;
+comment on function api.bill_decimals_fault is
+  'The message for a part of a balance that has more decimals than the currency and the balance have; else null.';
 
 create function api.record_payment(p_kind text, p_id bigint, p jsonb) returns json language plpgsql as $$
 declare
@@ -114,6 +129,7 @@ declare
   v_currency text := v_bill ->> 'currency';
   v_decimals integer := v_bill ->> 'decimals';
   v_amount numeric := core.as_amount((p ->> 'amount')::numeric, v_decimals);
+  v_decimals_fault text := api.bill_decimals_fault(v_amount, v_balance, v_currency, v_decimals);
   v_date date := coalesce(p ->> 'payment_date', v_bill ->> 'today');
   v_id bigint;
   v_payment json;
@@ -126,12 +142,8 @@ begin
     perform core.fail('invalid_state', 'This invoice is a draft. Issue it first.');
   elsif v_status in ('waived', 'void') then
     perform core.fail('invalid_state', format('This %s is %s and cannot be paid.', v_kind_name, v_status));
-  elsif min_scale(v_amount) > greatest(v_decimals, min_scale(v_balance)) then
-    perform core.refuse_field('validation_error', 'amount', case
-      when min_scale(v_balance) > v_decimals
-        then format('must have at most %s decimals, as the balance has', min_scale(v_balance))
-      else core.decimals_fault(v_amount, v_currency, v_decimals)
-    end);
+  elsif v_decimals_fault is not null then
+    perform core.refuse_field('validation_error', 'amount', v_decimals_fault);
   elsif v_amount > v_balance then
     perform core.refuse_field('conflict', 'amount', case
       when core.may_compare() then format('The balance is %s.', v_balance)
@@ -259,8 +271,20 @@ begin
     'currency_decimals', core.currency_decimals(v_currency),
     'payment', v_payment, 'class_name', v_payment ->> 'class_name',
     'parent_name', (select parent_name from student where id = (v_payment ->> 'student_id')::bigint),
+    'fee', (
+      -- A receipt that is printed again shows no later discounts.
+      select json_build_object(
+        'amount', f.amount, 'discount_amount', granted.amount, 'net_amount', f.amount - granted.amount)
+      from student_fee f
+      cross join lateral (
+        select coalesce(sum(d.amount), 0) as amount
+        from student_fee_discount d
+        where d.student_fee_id = f.id and d.created_at <= (v_payment ->> 'created_at')::timestamptz
+      ) granted
+      where f.id = (v_payment ->> 'student_fee_id')::bigint),
     'reverses', (select receipt_number from payment where id = (v_payment ->> 'reversal_of')::bigint),
     'reversed_by', (select receipt_number from payment where reversal_of = (v_payment ->> 'id')::bigint));
 end $$;
 comment on function api.payments_receipt is
-  'The content of the PDF of a payment of a student fee or an invoice: {id}. Raises not_found.';
+  'The content of the PDF of a payment of a student fee or an invoice: {id}. The amounts of a student fee are those '
+  'after the discounts that it had at the payment. Raises not_found.';

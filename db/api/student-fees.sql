@@ -22,7 +22,8 @@ select core.define_record('student_fee', p_table => 'student_fee', p_key => 'f.i
     f.id, f.student_id, s.first_name || ' ' || s.last_name as student_name, s.admission_number,
     f.class_id, api.class_name(c.name, c.section) as class_name,
     f.fee_structure_id, fs.name as fee_structure_name, fs.academic_year_id,
-    f.amount, f.paid_amount, case when f.status = 'waived' then 0 else f.amount - f.paid_amount end as balance,
+    f.amount, f.discount_amount, f.amount - f.discount_amount as net_amount, f.paid_amount,
+    case when f.status = 'waived' then 0 else f.amount - f.discount_amount - f.paid_amount end as balance,
     f.due_date, api.status_on(f.status, f.due_date, core.today()) as status,
     f.billed_on, f.waived_at, f.waive_reason, f.created_at, f.updated_at
   $$,
@@ -35,7 +36,8 @@ select core.define_record('student_fee', p_table => 'student_fee', p_key => 'f.i
   p_equals => '{student_id,class_id,fee_structure_id}',
   p_default_sort => 'due_date',
   p_writable => '{due_date}',
-  p_unversioned_fields => '{status}', p_derived_fields => '{paid_amount}', p_reader => 'student_fee_detail');
+  p_unversioned_fields => '{status}', p_derived_fields => '{paid_amount,discount_amount}',
+  p_reader => 'student_fee_detail');
 select core.define_filter('student_fee', 'status', $$
   case :value when 'overdue' then api.is_open(f.status) else f.status = :value end
     and api.status_on(f.status, f.due_date, (select core.today())) = :value
@@ -50,7 +52,7 @@ select core.define_filter('student_fee', 'due_to', 'f.due_date <= :value::date')
 select core.define_sort('student_fee', 'due_date', 'f.due_date');
 select core.define_sort('student_fee', 'amount', 'f.amount');
 select core.define_sort('student_fee', 'balance',
-  $$(case when f.status = 'waived' then 0 else f.amount - f.paid_amount end)$$);
+  $$(case when f.status = 'waived' then 0 else f.amount - f.discount_amount - f.paid_amount end)$$);
 select core.define_sort('student_fee', 'student_name',
   'platform.search_normal(s.last_name)', 'platform.search_normal(s.first_name)');
 
@@ -58,7 +60,7 @@ select core.define_functions('student_fees', 'student_fee',
   p_list =>
     'Student fees by due date. Searches the student. Filters: student_id, class_id (at billing), status, only_open, '
     'academic_year_id, fee_structure_id, due_from, due_to. A student sees only their own.',
-  p_get => 'One student fee with its items and payments. Raises not_found.');
+  p_get => 'One student fee with its items, discounts and payments. Raises not_found.');
 
 create function api.student_fee_detail(p_id bigint) returns json language sql stable as $$
   select (api.student_fee_record(p_id)::jsonb || jsonb_build_object(
@@ -70,10 +72,12 @@ create function api.student_fee_detail(p_id bigint) returns json language sql st
         order by i.id), '[]')
       from student_fee_item i
       where i.student_fee_id = p_id),
+    'discounts', api.student_fee_discounts(p_id),
     'payments', core.record_page('payment',
       jsonb_build_object('student_fee_id', p_id, 'sort', 'payment_date', 'pageSize', 1000), false) -> 'data'))::json;
 $$;
-comment on function api.student_fee_detail is 'One student fee with its items and payments. Raises not_found.';
+comment on function api.student_fee_detail is
+  'One student fee with its items, discounts and payments. Raises not_found.';
 
 create function api.fee_periods(p_academic_year_id bigint, p_date date)
   returns table (frequency text, period_start date, period_end date) language sql stable as $$
@@ -369,16 +373,18 @@ create function api.fee_recipients(p jsonb) returns jsonb language sql stable as
   select api.student_recipients(jsonb_agg(jsonb_build_object(
     'student_id', f.student_id,
     'fee_name', fs.name,
-    'amount', core.written_amount(f.amount, c.currency, core.currency_decimals(c.currency)),
+    'amount', core.written_amount(
+      f.amount - f.discount_amount, c.currency, core.currency_decimals(c.currency)),
     'due_date', core.written_day(f.due_date)) order by f.id))
   from student_fee f
   join fee_structure fs on fs.id = f.fee_structure_id
   cross join core.school_currency() c (currency)
   where f.id = any (array(select jsonb_array_elements_text(p -> 'fee_ids')::bigint)) and f.status <> 'waived'
+    and f.discount_amount < f.amount
 $$;
 comment on function api.fee_recipients is
-  'The recipients of fee.generated, {fee_ids}: the students and their parents. Leaves out fees that have been waived '
-  'or deleted.';
+  'The recipients of fee.generated, {fee_ids}: the students and their parents, with the amount after discounts. Leaves '
+  'out fees that have been waived or deleted, and those of which discounts leave nothing.';
 
 create function api.student_fees_generate(p jsonb) returns json language sql as $$
   select api.bill_students(p, p_all_classes => false);

@@ -205,14 +205,15 @@ begin
   return (
     select json_build_object(
       'total', coalesce(sum(amount), 0),
+      'discounted', coalesce(sum(discount_amount), 0),
       'paid', coalesce(sum(paid_amount), 0),
-      'waived', coalesce(sum(amount - paid_amount) filter (where status = 'waived'), 0),
-      'pending', coalesce(sum(amount - paid_amount) filter (where api.is_open(status)), 0),
-      'overdue', coalesce(sum(amount - paid_amount) filter (where status = 'overdue'), 0),
+      'waived', coalesce(sum(remainder) filter (where status = 'waived'), 0),
+      'pending', coalesce(sum(remainder) filter (where api.is_open(status)), 0),
+      'overdue', coalesce(sum(remainder) filter (where status = 'overdue'), 0),
       'next_due', (
         json_agg(
           json_build_object(
-            'kind', kind, 'id', id, 'name', name, 'amount', amount - paid_amount, 'due_date', due_date)
+            'kind', kind, 'id', id, 'name', name, 'amount', remainder, 'due_date', due_date)
           order by due_date, kind desc, id)
         filter (where api.is_open(status) and status <> 'overdue')) -> 0)
     from api.bills(p_day)

@@ -19,9 +19,10 @@ insert into core.impersonation_change (table_name, verbs, columns)
     grade_subject,class,class_subject,teaching_assignment,enrollment,student_document,file,
     teacher_leave,teacher_availability,timetable_config,timetable_slot,timetable_generation,
     attendance,attendance_correction,attendance_total,attendance_day,
-    fee_structure,fee_structure_class,fee_component,student_fee,student_fee_item,invoice,invoice_item,invoice_reminder,
-    payment,bus,driver,transport_staff,route,stop,transport_enrollment,bus_assignment,route_exception,
-    transport_fee_plan,notification,notification_delivery,counter,idempotency_key,school_usage,webhook_event
+    fee_structure,fee_structure_class,fee_component,student_fee,student_fee_item,student_fee_discount,invoice,
+    invoice_item,invoice_reminder,payment,bus,driver,transport_staff,route,stop,transport_enrollment,
+    bus_assignment,route_exception,transport_fee_plan,notification,notification_delivery,counter,idempotency_key,
+    school_usage,webhook_event
   }'::text[]) table_name;
 insert into core.impersonation_change (table_name, verbs, columns) values
   -- Without user_id, the login of a person, and without the email addresses and phone numbers, where people and their

@@ -10,6 +10,20 @@ create function core.invariant_student_fee_amount() returns setof jsonb language
 $$;
 comment on function core.invariant_student_fee_amount is 'The amount of a student fee is the sum of its items.';
 
+create function core.invariant_discount_amount() returns setof jsonb language sql stable as $$
+  select jsonb_build_object('student_fee', f.id, 'amount', f.amount, 'discount', f.discount_amount,
+    'discounts', sum(d.amount), 'paid', f.paid_amount)
+  from student_fee f
+  left join student_fee_discount d on d.student_fee_id = f.id
+  group by f.id
+  having f.discount_amount <> coalesce(sum(d.amount), 0)
+    or f.discount_amount not between 0 and f.amount - f.paid_amount
+    or bool_or(d.student_id <> f.student_id)
+$$;
+comment on function core.invariant_discount_amount is
+  'The discount amount of a student fee is the sum of its discounts, and at most what is not paid of its amount. The '
+  'discounts belong to its student.';
+
 create function core.invariant_invoice_amount() returns setof jsonb language sql stable as $$
   select jsonb_build_object('invoice', i.id, 'amount', i.amount, 'items', sum(t.amount * t.quantity))
   from invoice i
@@ -38,12 +52,13 @@ comment on function core.invariant_paid_amount is
 
 -- "Today" is the date on which a row was written last, because its status is computed at that moment.
 create function core.invariant_billing_status() returns setof jsonb language sql stable as $$
-  select jsonb_build_object('student_fee', id, 'status', status, 'amount', amount, 'paid', paid_amount, 'due', due_date)
+  select jsonb_build_object('student_fee', id, 'status', status, 'amount', amount, 'discount', discount_amount,
+    'paid', paid_amount, 'due', due_date)
   from student_fee
   where status <>
     case
       when waived_at is not null then 'waived'
-      when paid_amount >= amount then 'paid'
+      when paid_amount + discount_amount >= amount then 'paid'
       when due_date < (updated_at at time zone core.time_zone())::date then 'overdue'
       when paid_amount > 0 then 'partially_paid'
       else 'pending'

@@ -277,6 +277,10 @@ begin
         update student_fee set waive_reason = null
           where student_id = $1 and waive_reason is not null
         $sql$),
+      ('student_fee_discount', $sql$
+        update student_fee_discount set reason = null
+          where student_id = $1 and reason is not null
+        $sql$),
       ('invoice', $sql$
         update invoice set notes = null, void_reason = null
           where student_id = $1 and num_nonnulls(notes, void_reason) > 0

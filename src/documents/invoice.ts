@@ -61,6 +61,8 @@ export interface PaymentData {
   };
   class_name: string | null;
   parent_name: string | null;
+  /** The student fee that is paid. Functions of an earlier release do not answer it. */
+  fee?: { amount: number; discount_amount: number; net_amount: number } | null;
   /** The receipt number of the payment that this one reverses. */
   reverses: string | null;
   reversed_by: string | null;
@@ -207,6 +209,12 @@ export async function paymentPdf(data: PaymentData): Promise<Buffer> {
       ['Recorded by', payment.recorded_by_name],
     ] as [string, string | null][]
   ).filter((fact): fact is [string, string] => fact[1] !== null && fact[1] !== '');
+  if (data.fee && data.fee.discount_amount > 0)
+    facts.push(
+      ['Fee', money(data.fee.amount)],
+      ['Discount', money(-data.fee.discount_amount)],
+      ['Net fee', money(data.fee.net_amount)],
+    );
   const stamp = payment.is_reversed || isReversal ? undefined : paidStamp;
   const watermark = payment.is_reversed ? { text: 'REVERSED', color: '#b3261e' } : undefined;
   const columns: Column[] = [

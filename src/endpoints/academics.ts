@@ -58,8 +58,9 @@ const Overview = z
       .nullable()
       .meta({
         description:
-          'Student fees of this year and invoices issued in it. A waived fee counts with the amount paid before the ' +
-          'waiver. Null without `fee.read` for the whole school, and without the feature `fees_management`.',
+          'Student fees of this year, less their discounts, and invoices issued in it. A waived fee counts with the ' +
+          'amount paid before the waiver. Null without `fee.read` for the whole school, and without the feature ' +
+          '`fees_management`.',
       }),
   })
   .meta({ id: 'AcademicOverview' });

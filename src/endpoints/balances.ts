@@ -10,8 +10,8 @@ export const balances = resource('/finance/balances', 'Finance balances', 'What 
     summary: 'Export balances',
     description:
       'A .csv or .xlsx file with one row for each student who was billed, including former students, sorted by ' +
-      'student id. Student fees and issued invoices are added up: billed = paid + waived + balance. 403 unless you ' +
-      'may see the fees of the whole school, 404 for an unknown academic year.',
+      'student id. Student fees and issued invoices are added up: billed = discounted + paid + waived + balance. ' +
+      '403 unless you may see the fees of the whole school, 404 for an unknown academic year.',
     query: z.strictObject({
       ...exportFormat,
       academic_year_id: pathId.optional().meta({
@@ -31,6 +31,7 @@ export const balances = resource('/finance/balances', 'Finance balances', 'What 
         { header: 'Waived', type: 'money' },
         { header: 'Balance', type: 'money' },
         { header: 'Overdue', type: 'money' },
+        { header: 'Discounted', type: 'money' },
       ],
     }),
   },

@@ -3,11 +3,12 @@ import { json, resource } from '../http/endpoint.ts';
 import { amount, currencyDecimals, id, pathId } from '../http/schemas.ts';
 
 const totals = {
-  billed: amount.meta({ description: 'Equals collected + outstanding + waived.' }),
+  billed: amount.meta({ description: 'The gross amount. Equals discounted + collected + outstanding + waived.' }),
   collected: amount.meta({ description: 'Payments less reversals.' }),
   outstanding: amount.meta({ description: 'Amount still to be paid.' }),
   overdue: amount.meta({ description: 'The part of `outstanding` that is past its due date.' }),
-  waived: amount,
+  waived: amount.meta({ description: 'The balances that were waived.' }),
+  discounted: amount.meta({ description: 'The discounts on student fees.' }),
 };
 export const Source = z.object({ count: z.int(), ...totals }).meta({ id: 'FinanceSource' });
 
@@ -24,7 +25,7 @@ export const FinanceSummary = z
     by_component: z.array(z.object({ name: z.string(), ...totals })).meta({
       description:
         'Student fees only, by the name of the component at billing. Payments of a fee are allocated to its items ' +
-        'in order.',
+        'in order, discounts in the opposite order.',
     }),
     by_source: z.object({ student_fees: Source, invoices: Source }),
   })

@@ -35,6 +35,7 @@ import { rbac } from './rbac.ts';
 import { calendar, schedule } from './schedule.ts';
 import { schoolAuditLogs } from './school-audit-logs.ts';
 import { schoolSetup } from './school-setup.ts';
+import { studentFeeDiscounts } from './student-fee-discounts.ts';
 import { studentFees } from './student-fees.ts';
 import { students } from './students.ts';
 import { gradeSubjects, subjects } from './subjects.ts';
@@ -70,6 +71,7 @@ export const resources: readonly Resource[] = [
   academicTerms,
   feeStructures,
   studentFees,
+  studentFeeDiscounts,
   financePayments,
   financeSummary,
   balances,

@@ -19,8 +19,8 @@ export const schoolAuditLogs = resource(
   '/audit-logs',
   'Audit log of the school',
   'Who changed users and their roles and passwords, roles, API keys, webhooks, the information and settings of the ' +
-    'school, and the settings and texts of notifications, with the values before and after, and what operators of ' +
-    'the service did in the school. Without secrets. Requires access to the whole school.',
+    'school, the settings and texts of notifications, and discounts on fees, with the values before and after, and ' +
+    'what operators of the service did in the school. Without secrets. Requires access to the whole school.',
   {
     'GET /': {
       operation: 'audit_logs_list',

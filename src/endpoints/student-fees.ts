@@ -3,6 +3,7 @@ import { json, page, resource } from '../http/endpoint.ts';
 import { choice } from '../http/coercion.ts';
 import { amount, date, dateOf, Deleted, flag, id, pathId, text, timestamp, timestamps } from '../http/schemas.ts';
 import { Payment } from './payments.ts';
+import { StudentFeeDiscount } from './student-fee-discounts.ts';
 
 const status = choice(['pending', 'partially_paid', 'paid', 'overdue', 'waived']);
 
@@ -16,11 +17,19 @@ const fields = {
   fee_structure_id: id,
   fee_structure_name: z.string(),
   academic_year_id: id,
-  amount,
+  amount: amount.meta({ description: 'The gross amount: the sum of the items, before discounts.' }),
+  discount_amount: amount.meta({ description: 'The sum of the discounts.', examples: [25.05] }),
+  net_amount: amount.meta({ description: '`amount` less `discount_amount`.', examples: [225.45] }),
   paid_amount: amount,
-  balance: amount.meta({ description: 'The amount still to be paid, 0 if the fee is waived.' }),
+  balance: amount.meta({
+    description: 'The amount still to be paid: `net_amount` less `paid_amount`, 0 if the fee is waived.',
+  }),
   due_date: date,
-  status: status.meta({ description: '`overdue`: not paid in full and past its due date.' }),
+  status: status.meta({
+    description:
+      '`overdue`: not paid in full and past its due date. `paid`: payments and discounts add up to the amount, so ' +
+      'also a fee of which discounts leave nothing.',
+  }),
   billed_on: date.meta({
     description: 'The fee is for the month, quarter, half-year, term and academic year that contain this day.',
   }),
@@ -42,6 +51,7 @@ export const StudentFeeDetail = z
         period_end: date,
       }),
     ),
+    discounts: z.array(StudentFeeDiscount).meta({ description: 'Oldest first.' }),
     payments: z.array(Payment).meta({ description: 'Oldest first, including reversals.' }),
   })
   .meta({ id: 'StudentFeeDetail' });
@@ -153,7 +163,7 @@ export const studentFees = resource(
     'GET /:id': {
       operation: 'student_fees_get',
       summary: 'Get a student fee',
-      description: 'Includes items and payments. A student can get only their own.',
+      description: 'Includes items, discounts and payments. A student can get only their own.',
       response: json(StudentFeeDetail),
     },
     'PUT /:id': {
@@ -177,7 +187,7 @@ export const studentFees = resource(
     'POST /:id/waive': {
       operation: 'student_fees_waive',
       summary: 'Waive a student fee',
-      description: 'Waives the balance. Payments remain. 409 `invalid_state` for a paid or waived fee.',
+      description: 'Waives the balance. Payments and discounts remain. 409 `invalid_state` for a paid or waived fee.',
       body: z.strictObject({ reason: text(500).meta({ examples: ['Scholarship'] }) }).meta({ id: 'StudentFeeWaiver' }),
       response: json(StudentFeeDetail),
     },

@@ -225,7 +225,8 @@ export const StudentDashboard = z
       .meta({ description: 'Attendance in the current academic year. Null if the feature `attendance` is disabled.' }),
     fees: z
       .object({
-        total: z.number().meta({ description: 'Amount billed: the sum of paid, waived and pending.' }),
+        total: z.number().meta({ description: 'Amount billed: the sum of discounted, paid, waived and pending.' }),
+        discounted: z.number().meta({ description: 'The sum of the discounts.' }),
         paid: z.number(),
         waived: z.number(),
         pending: z.number().meta({ description: 'Amount still owed, including overdue amounts.' }),

@@ -16,7 +16,7 @@ beforeAll(async () => {
   [red, blue] = [await world.addClass('Red'), await world.addClass('Blue')];
 });
 
-/** The rows of the export: admission number, student, class, billed, paid, waived, balance, overdue. */
+/** The rows of the export: admission number, student, class, billed, paid, waived, balance, overdue, discounted. */
 async function exportBalances(query = '') {
   const { data } = await world.school.admin.get<Buffer>(path + query);
   const rows = (await readSheet({ content: data, contentType: 'text/csv' }, 5000)).slice(1).map(({ cells }) => cells);
@@ -54,6 +54,8 @@ test('the export has one row per billed student that adds up fees and invoices t
   const feeOf = async (student: number) => (await world.feesOf(student))[0]?.id ?? 0;
   await world.pay(await feeOf(open), 0.3);
   await world.pay(await feeOf(paid), 100.1);
+  const discount = { amount: 10.05, reason: 'A sibling' };
+  await school.admin.post(`/api/finance/student-fees/${await feeOf(waived)}/discounts`, discount, 201);
   await world.pay(await feeOf(waived), 20);
   await school.admin.post(`/api/finance/student-fees/${await feeOf(waived)}/waive`, { reason: 'A sibling' });
   await school.admin.delete(`/api/students/${former}`);
@@ -64,10 +66,10 @@ test('the export has one row per billed student that adds up fees and invoices t
     reason: 'A mistake',
   });
   const rows = [
-    ['OPEN', 'Stu OPEN', 'Red', 110.15, 0.3, 0, 109.85, 99.8],
-    ['PAID', 'Stu PAID', 'Blue', 105.1, 100.1, 0, 5, 5],
-    ['WAIVED', 'Stu WAIVED', 'Red', 100.1, 20, 80.1, 0, 0],
-    ['FORMER', 'Stu FORMER', 'Red', 100.1, 0, 0, 100.1, 100.1],
+    ['OPEN', 'Stu OPEN', 'Red', 110.15, 0.3, 0, 109.85, 99.8, 0],
+    ['PAID', 'Stu PAID', 'Blue', 105.1, 100.1, 0, 5, 5, 0],
+    ['WAIVED', 'Stu WAIVED', 'Red', 100.1, 20, 70.05, 0, 0, 10.05],
+    ['FORMER', 'Stu FORMER', 'Red', 100.1, 0, 0, 100.1, 100.1, 0],
   ];
   expect(await exportBalances()).toEqual(rows);
   expect(none).toBeGreaterThan(0);
@@ -109,10 +111,10 @@ test('filtered by year and class, the columns add up to the figures of the finan
   await world.generate(structure.data.id, { student_ids: [mover] });
   const rowsOfMover = async (query: string) =>
     (await exportBalances(query)).filter(([number]) => number === 'MOVER').map((row) => row.slice(2));
-  expect(await rowsOfMover('')).toEqual([['Green', 78.78, 0, 0, 78.78, 1.01]]);
-  expect(await rowsOfMover(`?academic_year_id=${world.yearId}`)).toEqual([['Green', 1.01, 0, 0, 1.01, 1.01]]);
-  expect(await rowsOfMover(`?academic_year_id=${later}`)).toEqual([['Green', 77.77, 0, 0, 77.77, 0]]);
-  expect(await rowsOfMover(`?class_id=${red}`)).toEqual([['Green', 1.01, 0, 0, 1.01, 1.01]]);
+  expect(await rowsOfMover('')).toEqual([['Green', 78.78, 0, 0, 78.78, 1.01, 0]]);
+  expect(await rowsOfMover(`?academic_year_id=${world.yearId}`)).toEqual([['Green', 1.01, 0, 0, 1.01, 1.01, 0]]);
+  expect(await rowsOfMover(`?academic_year_id=${later}`)).toEqual([['Green', 77.77, 0, 0, 77.77, 0, 0]]);
+  expect(await rowsOfMover(`?class_id=${red}`)).toEqual([['Green', 1.01, 0, 0, 1.01, 1.01, 0]]);
   for (const academicYear of [world.yearId, later]) {
     const { data } = await school.admin.get<Record<string, number> & { by_class: Record<string, number>[] }>(
       `/api/finance/summary?academic_year_id=${academicYear}`,
@@ -123,8 +125,8 @@ test('filtered by year and class, the columns add up to the figures of the finan
       );
       const sum = (column: number) =>
         rows.reduce((total, row) => total + Math.round(Number(row[column]) * 100), 0) / 100;
-      expect([3, 4, 5, 6, 7].map(sum)).toEqual(
-        ['billed', 'collected', 'waived', 'outstanding', 'overdue'].map((name) => figures[name]),
+      expect([3, 4, 5, 6, 7, 8].map(sum)).toEqual(
+        ['billed', 'collected', 'waived', 'outstanding', 'overdue', 'discounted'].map((name) => figures[name]),
       );
     }
   }

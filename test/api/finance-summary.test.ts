@@ -14,7 +14,7 @@ afterAll(() => service.close());
 type Figures = Omit<OutputOf<typeof SourceSchema>, 'count'>;
 type Summary = OutputOf<typeof FinanceSummarySchema>;
 
-const names = ['billed', 'collected', 'outstanding', 'overdue', 'waived'] as const;
+const names = ['billed', 'collected', 'outstanding', 'overdue', 'waived', 'discounted'] as const;
 const cents = (amount: number) => Math.round(amount * 100);
 /** The totals in cents, so that sums are exact. */
 const inCents = (figures: Figures): Figures => ({
@@ -23,8 +23,9 @@ const inCents = (figures: Figures): Figures => ({
   outstanding: cents(figures.outstanding),
   overdue: cents(figures.overdue),
   waived: cents(figures.waived),
+  discounted: cents(figures.discounted),
 });
-const zeros: Figures = { billed: 0, collected: 0, outstanding: 0, overdue: 0, waived: 0 };
+const zeros: Figures = { billed: 0, collected: 0, outstanding: 0, overdue: 0, waived: 0, discounted: 0 };
 const sum = (all: Figures[]): Figures =>
   all.reduce(
     (total, one) => Object.fromEntries(names.map((name) => [name, total[name] + one[name]])) as unknown as Figures,
@@ -98,7 +99,7 @@ test('invoices count if they were issued within the academic year in the time zo
     [studentId],
   );
   const { data } = await admin.get<Summary>('/api/finance/summary');
-  const figures = { billed: 30, collected: 4, outstanding: 26, overdue: 6, waived: 0 };
+  const figures = { billed: 30, collected: 4, outstanding: 26, overdue: 6, waived: 0, discounted: 0 };
   expect(data).toMatchObject({
     ...figures,
     by_class: [{ class_id: classId, class_name: 'Alpha', ...figures }],
@@ -193,10 +194,11 @@ const step = fc.oneof(
   fc.record({ do: fc.constant('pay' as const), fee: fc.nat(50), share: fc.integer({ min: 1, max: 100 }) }),
   fc.record({ do: fc.constant('reverse' as const), payment: fc.nat(50) }),
   fc.record({ do: fc.constant('waive' as const), fee: fc.nat(50) }),
+  fc.record({ do: fc.constant('discount' as const), fee: fc.nat(50), percent: fc.integer({ min: 1, max: 100 }) }),
   fc.record({ do: fc.constant('delete' as const), fee: fc.nat(50) }),
 );
 
-test('after any history of billing, payments, reversals and waivers every total equals the sum of the records, to the cent', async () => {
+test('after any history of billing, payments, reversals, discounts and waivers every total equals the sum of the records, to the cent', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 25 }), async (history) => {
       const world = await feeSchool(service);
@@ -253,7 +255,16 @@ test('after any history of billing, payments, reversals and waivers every total 
           expect((await admin.send('POST', `${at}/waive`, { body: { reason: 'x' } })).status).toBe(
             fee.balance === 0 ? 409 : 200,
           );
-        else expect([200, 409]).toContain((await admin.send('DELETE', at)).status);
+        else if (next.do === 'discount') {
+          const discount = { percent: next.percent, reason: 'x' };
+          const { discounts } = (await admin.get<StudentFee>(at)).data;
+          expect([201, 400, 409]).toContain((await admin.send('POST', `${at}/discounts`, { body: discount })).status);
+          // One of several discounts is deleted again.
+          if (discounts.length > 1)
+            expect((await admin.send('DELETE', `${at}/discounts/${discounts[0]?.id}`)).status).toBe(
+              fee.status === 'waived' ? 409 : 200,
+            );
+        } else expect([200, 409]).toContain((await admin.send('DELETE', at)).status);
       }
 
       const records = await Promise.all(
@@ -264,6 +275,9 @@ test('after any history of billing, payments, reversals and waivers every total 
         const [billed, collected, outstanding] = [cents(fee.amount), cents(fee.paid_amount), cents(fee.balance)];
         expect(fee.items.reduce((total, { amount }) => total + cents(amount), 0)).toBe(billed);
         expect(fee.payments.reduce((total, { amount }) => total + cents(amount), 0)).toBe(collected);
+        const discounted = cents(fee.discount_amount);
+        expect(fee.discounts.reduce((total, { amount }) => total + cents(amount), 0)).toBe(discounted);
+        expect(cents(fee.net_amount)).toBe(billed - discounted);
         expect(fee.status).toBe(
           fee.status === 'waived'
             ? 'waived'
@@ -280,14 +294,15 @@ test('after any history of billing, payments, reversals and waivers every total 
           collected,
           outstanding,
           overdue: fee.status === 'overdue' ? outstanding : 0,
-          waived: billed - collected - outstanding,
+          waived: billed - discounted - collected - outstanding,
+          discounted,
         };
         return { fee, figures };
       });
       const { data: summary } = await admin.get<Summary>(`/api/finance/summary?academic_year_id=${world.yearId}`);
       const expected = sum(each.map(({ figures }) => figures));
       expect(inCents(summary)).toEqual(expected);
-      expect(expected.collected + expected.outstanding + expected.waived).toBe(expected.billed);
+      expect(expected.discounted + expected.collected + expected.outstanding + expected.waived).toBe(expected.billed);
       expect(payments.reduce((total, { amount }) => total + cents(amount), 0)).toBe(expected.collected);
       expect(summary.by_source.student_fees.count).toBe(each.length);
       expect(inCents(summary.by_source.student_fees)).toEqual(expected);
@@ -299,20 +314,24 @@ test('after any history of billing, payments, reversals and waivers every total 
       }
       expect(sum(summary.by_class.map(inCents))).toEqual(expected);
       expect(sum(summary.by_component.map(inCents))).toEqual(expected);
-      // Payments of a fee are allocated to its items in order.
+      // Payments of a fee are allocated to its items in order, discounts in the opposite order.
       const byName = new Map<string, Figures>();
       for (const { fee, figures } of each) {
         let left = figures.collected;
+        let after = figures.billed;
         for (const item of fee.items) {
           const [billed, collected] = [cents(item.amount), Math.min(left, cents(item.amount))];
           left -= collected;
-          const open = billed - collected;
+          after -= billed;
+          const discounted = Math.min(billed, Math.max(0, figures.discounted - after));
+          const open = billed - collected - discounted;
           const is = {
             billed,
             collected,
             outstanding: fee.status === 'waived' ? 0 : open,
             overdue: fee.status === 'overdue' ? open : 0,
             waived: fee.status === 'waived' ? open : 0,
+            discounted,
           };
           byName.set(item.name, sum([byName.get(item.name) ?? zeros, is]));
         }

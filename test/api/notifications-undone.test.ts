@@ -83,7 +83,7 @@ test('nobody is told about a student who was deleted', async () => {
   ).toEqual([]);
 });
 
-test('a payment that is reversed and a fee that is waived before their notifications are written notify nobody', async () => {
+test('a payment that is reversed and a fee that is waived or discounted in full before their notifications are written notify nobody', async () => {
   const structure = await fees.addStructure([{ name: 'Tuition', amount: 100, frequency: 'annual' }], [classId]);
   expect(
     await beforeWriting(async () => {
@@ -92,11 +92,25 @@ test('a payment that is reversed and a fee that is waived before their notificat
       await admin.post(`/api/finance/student-fees/${fee?.id}/waive`, { reason: 'Scholarship' });
     }),
   ).toEqual([]);
+  const sport = await fees.addStructure([{ name: 'Sport', amount: 80, frequency: 'annual' }], [classId]);
+  const music = await fees.addStructure([{ name: 'Music', amount: 60, frequency: 'annual' }], [classId]);
+  const discount = async (structureId: number, percent: number) => {
+    await fees.generate(structureId);
+    const fee = (await fees.feesOf(student)).find(({ fee_structure_id: id }) => id === structureId);
+    await admin.post(`/api/finance/student-fees/${fee?.id}/discounts`, { percent, reason: 'Sibling' }, 201);
+  };
+  const announced = await beforeWriting(async () => {
+    await discount(sport, 100);
+    await discount(music, 25);
+  });
+  // With the amount after discounts, and not at all if they leave nothing.
+  expect(announced).not.toEqual([]);
+  expect(announced.filter((message) => !message.includes('owes USD 45.00'))).toEqual([]);
   const other = await fees.addStructure([{ name: 'Lunch', amount: 50, frequency: 'annual' }], [classId], {
     name: 'Lunch',
   });
   await fees.generate(other);
-  const fee = (await fees.feesOf(student)).find(({ status }) => status !== 'waived');
+  const fee = (await fees.feesOf(student)).find(({ fee_structure_id: id }) => id === other);
   expect(
     await beforeWriting(async () => {
       const { data } = await fees.pay(fee?.id ?? 0, 10);

@@ -72,7 +72,7 @@ describe('the dashboard of a student', () => {
       student: { id: pupil.id, first_name: 'Pia', last_name: 'Pupil', admission_number: '000001', roll_number: '7' },
       class: null,
       attendance: { present: 0, absent: 0, late: 0, rate: null, last: [] },
-      fees: { total: 0, paid: 0, waived: 0, pending: 0, overdue: 0, next_due: null },
+      fees: { total: 0, discounted: 0, paid: 0, waived: 0, pending: 0, overdue: 0, next_due: null },
       schedule: expect.objectContaining({
         date: await dateOf(pupil, '$today'),
         whose: null,
@@ -151,6 +151,7 @@ describe('the dashboard of a student', () => {
     const { fees } = await pupil.dashboard();
     expect(fees).toEqual({
       total: 1567.3,
+      discounted: 0,
       paid: 280.65,
       waived: 480,
       pending: 806.65,

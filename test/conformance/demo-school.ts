@@ -85,14 +85,14 @@ export async function prepareRequests(url: string, folder: string, dataDir: stri
     read<(Row & { start_date: string; is_current: boolean })[]>('/api/academics/years'),
     read<Row>('/api/auth/profile'),
     read<(Row & { name: string })[]>('/api/rbac/roles'),
-    read('/api/finance/student-fees?status=pending&pageSize=4'),
+    read('/api/finance/student-fees?status=pending&pageSize=5'),
     read<(Row & { class_id: number })[]>('/api/students?pageSize=9'),
     first<Row & { route_id: number }>('/api/transport/stops'),
   ]);
   const [student, promoted] = students;
-  const [updatedFee, waivedFee, deletedFee, paidFee] = fees;
+  const [updatedFee, waivedFee, deletedFee, paidFee, discountedFee] = fees;
   const year = years.find(({ is_current }) => is_current);
-  if (!year || !student || !promoted || !updatedFee || !waivedFee || !deletedFee || !paidFee)
+  if (!year || !student || !promoted || !updatedFee || !waivedFee || !deletedFee || !paidFee || !discountedFee)
     throw new Error('The demo school has no current year, or too few students or fees.');
   const grade = await first('/api/grades');
   const nextYear = await create('/api/academics/years', { name: 'Next', ...laterYear(2030) });
@@ -132,6 +132,10 @@ export async function prepareRequests(url: string, folder: string, dataDir: stri
     academic_year_id: year.id,
     components: [{ name: 'One', amount: 10, frequency: 'annual' }],
     class_ids: [student.class_id],
+  });
+  const discount = await create(`/api/finance/student-fees/${String(discountedFee.id)}/discounts`, {
+    amount: 1,
+    reason: 'Sibling',
   });
   const bus = await create('/api/transport/buses', { registration_number: 'NEW 1', capacity: 40 });
   const driver = await create('/api/transport/drivers', { name: 'New', license_number: 'NEW 1' });
@@ -350,6 +354,8 @@ export async function prepareRequests(url: string, folder: string, dataDir: stri
     student_fees_update: { body: { due_date: dayFromNow(60) } },
     student_fees_waive: { path: { id: waivedFee.id } },
     student_fees_delete: { path: { id: deletedFee.id } },
+    student_fees_discounts_create: { path: { id: discountedFee.id }, body: { percent: 10 } },
+    student_fees_discounts_delete: { path: { id: discountedFee.id, discount_id: discount.id } },
     payments_create: { body: { amount: 1 } },
     invoices_create: {
       body: { status: 'draft', due_date: dayFromNow(30), items: [{ description: 'Trip', amount: 20 }] },

@@ -45,7 +45,12 @@ const files = ({ schema }: BareTenant) =>
   );
 const rows = async ({ schema }: BareTenant) =>
   Promise.all(
-    tables.map((table) => database.query<{ row: string }>(`select t::text as row from ${schema}.${table} t`)),
+    tables.map((table) =>
+      // Without the column that a later migration adds.
+      database.query<{ row: string }>(
+        `select (to_jsonb(t) - 'discount_amount')::text as row from ${schema}.${table} t`,
+      ),
+    ),
   );
 
 test('the migration of amounts writes no table again, and keeps each value as it is printed', async () => {

@@ -108,6 +108,7 @@ const objects: Record<string, string> = {
   job: 'job',
   api_key: 'API key',
   webhook: 'webhook',
+  student_fee_discount: 'discount',
 };
 const verbs: Record<string, string> = {
   create: 'Created',

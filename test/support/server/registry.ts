@@ -120,6 +120,8 @@ const fixedBodies: Record<string, Record<string, unknown> | ((id: number) => Rec
   school_setup_academic_year: { start_date: '2032-08-01', end_date: '2033-07-31' },
   // Needed for billing.
   fee_structures_create: { components: [{ name: 'Tuition', amount: 100, frequency: 'annual' }] },
+  // Either an amount or a percentage.
+  student_fees_discounts_create: { percent: 10 },
   // The plan of the test schools, so that no feature is lost.
   subscription_upgrade: { plan_id: 3 },
   // Required unless `plan` is given.
