@@ -100,21 +100,24 @@ comment on column analytics.attendance_months.attendance_rate is
 
 create view analytics.fee_months with (security_invoker = true) as
   select
-    f.tenant_id, f.academic_year_id, f.month, f.source, f.component, f.currency, f.billed, f.waived, f.collected,
-    f.billed - f.waived - f.collected as outstanding, f.overdue
-  from mart.fee_month f
+    f.tenant_id, f.academic_year_id, f.month, f.source, f.component, f.currency, f.billed, f.discounted, f.waived,
+    f.collected, f.billed - f.discounted - f.waived - f.collected as outstanding, f.overdue
+  from mart.fee_amount f
   join platform.tenant t on t.id = f.tenant_id;
 comment on view analytics.fee_months is
   e'@primaryKey tenant_id,academic_year_id,month,source,component,currency\n'
-  'Amounts by the month in which they were billed and by component. billed = waived + collected + outstanding.';
+  'Amounts by the month in which they were billed and by component. billed = discounted + waived + collected + '
+  'outstanding.';
 comment on column analytics.fee_months.academic_year_id is
   '0 for invoices that were issued outside of all academic years.';
 comment on column analytics.fee_months.month is 'The first day of the month in which the amount was billed.';
 comment on column analytics.fee_months.source is 'student_fees or invoices.';
 comment on column analytics.fee_months.component is
   'The name of the fee component at the school; Transport for transport fees, Invoice for invoices.';
+comment on column analytics.fee_months.discounted is
+  'The discounts. Payments are allocated to the components of a fee in their order, discounts in the opposite order.';
 comment on column analytics.fee_months.collected is 'The part that has been paid so far, in any month.';
-comment on column analytics.fee_months.outstanding is 'The part that is neither paid nor waived.';
+comment on column analytics.fee_months.outstanding is 'The part that is neither paid, discounted nor waived.';
 comment on column analytics.fee_months.overdue is 'The part of outstanding whose due date has passed.';
 
 create view analytics.payments with (security_invoker = true) as

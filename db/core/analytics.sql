@@ -71,9 +71,9 @@ insert into core.analytics_part (refresh_order, name, target, watched, retention
     where present + late + absent > 0
     group by 1, 2
   $$),
-  -- As in the operation finance_summary: a payment covers the items of a fee in their order, and equal fees are
-  -- counted, not listed.
-  (4, 'fees', 'fee_month', '{student_fee,fee_structure,transport_fee_plan,invoice,academic_year,school}', null, $$
+  -- As in the operation finance_summary: a payment covers the items of a fee in their order, a discount in the opposite
+  -- order, and equal fees are counted, not listed.
+  (4, 'fees', 'fee_amount', '{student_fee,fee_structure,transport_fee_plan,invoice,academic_year,school}', null, $$
     with local as materialized (
       select
         c.currency,
@@ -94,11 +94,12 @@ insert into core.analytics_part (refresh_order, name, target, watched, retention
         end as state,
         f.amount as billed,
         f.paid_amount as collected,
+        f.discount_amount as discounted,
         min(f.id) as example_id,
         count(*) as fees
       from student_fee f
       join fee_structure s on s.id = f.fee_structure_id
-      group by 1, 2, 3, 4, 5, 6, 7
+      group by 1, 2, 3, 4, 5, 6, 7, 8
     ), item as (
       select
         e.structure_id,
@@ -108,7 +109,8 @@ insert into core.analytics_part (refresh_order, name, target, watched, retention
           else i.name
         end as component,
         i.amount,
-        sum(i.amount) over (partition by i.student_fee_id order by i.id) - i.amount as before
+        sum(i.amount) over (partition by i.student_fee_id order by i.id) - i.amount as before,
+        sum(i.amount) over (partition by i.student_fee_id order by i.id desc) - i.amount as after
       from (select structure_id, items_digest, min(example_id) as id from fee_group group by 1, 2) e
       join student_fee_item i on i.student_fee_id = e.id
     ), summand as (
@@ -118,7 +120,8 @@ insert into core.analytics_part (refresh_order, name, target, watched, retention
           when g.collected <= i.before then 0
           when g.collected >= i.before + i.amount then i.amount
           else g.collected - i.before
-        end * g.fees as collected
+        end * g.fees as collected,
+        greatest(0, least(i.amount, g.discounted - i.after)) * g.fees as discounted
       from fee_group g
       join item i on i.structure_id = g.structure_id and i.items_digest = g.items_digest
       union all
@@ -129,7 +132,8 @@ insert into core.analytics_part (refresh_order, name, target, watched, retention
         'Invoice',
         case when i.due_date < local.today then 'overdue' else 'open' end,
         i.amount,
-        i.paid_amount
+        i.paid_amount,
+        0
       from invoice i
       cross join local
       left join academic_year y
@@ -139,14 +143,16 @@ insert into core.analytics_part (refresh_order, name, target, watched, retention
     select
       s.academic_year_id, s.month, s.source, s.component, local.currency,
       core.as_amount(s.billed, local.decimals) as billed,
+      core.as_amount(s.discounted, local.decimals) as discounted,
       core.as_amount(coalesce(s.waived, 0), local.decimals) as waived,
       core.as_amount(s.collected, local.decimals) as collected,
       core.as_amount(coalesce(s.overdue, 0), local.decimals) as overdue
     from (
       select
         academic_year_id, month, source, component, sum(billed) as billed,
-        sum(billed - collected) filter (where state = 'waived') as waived, sum(collected) as collected,
-        sum(billed - collected) filter (where state = 'overdue') as overdue
+        sum(discounted) as discounted,
+        sum(billed - discounted - collected) filter (where state = 'waived') as waived, sum(collected) as collected,
+        sum(billed - discounted - collected) filter (where state = 'overdue') as overdue
       from summand
       group by academic_year_id, month, source, component
     ) s

@@ -14,7 +14,8 @@ const allowed: Record<string, string> = {
   attendance_months: 'tenant_id academic_year_id class_id grade month days present late absent marked attendance_rate',
   classes: 'tenant_id class_id academic_year_id grade section capacity',
   enrollments: 'tenant_id academic_year_id class_id grade gender month students joiners leavers',
-  fee_months: 'tenant_id academic_year_id month source component currency billed waived collected outstanding overdue',
+  fee_months:
+    'tenant_id academic_year_id month source component currency billed discounted waived collected outstanding overdue',
   jobs: 'job_key task tenant_id ready waiting running failed oldest_ready_seconds',
   notification_days: 'tenant_id date event channel messages pending sent failed dropped read',
   payments: 'tenant_id date method currency payments amount reversals reversed',

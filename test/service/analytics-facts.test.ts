@@ -39,15 +39,17 @@ interface Sums {
   outstanding: number;
   overdue: number;
   waived: number;
+  discounted: number;
 }
 const sums =
-  'sum(billed) as billed, sum(collected) as collected, sum(outstanding) as outstanding, sum(overdue) as overdue, sum(waived) as waived';
-const only = ({ billed, collected, outstanding, overdue, waived }: Sums): Sums => ({
+  'sum(billed) as billed, sum(collected) as collected, sum(outstanding) as outstanding, sum(overdue) as overdue, sum(waived) as waived, sum(discounted) as discounted';
+const only = ({ billed, collected, outstanding, overdue, waived, discounted }: Sums): Sums => ({
   billed,
   collected,
   outstanding,
   overdue,
   waived,
+  discounted,
 });
 
 /** The finance summary of the API, and the same figures from the facts. */
@@ -216,7 +218,7 @@ describe('facts of the demo school', () => {
 });
 
 describe('the next refresh includes', () => {
-  test('a corrected mark, a payment, its reversal, a waived fee, a student who leaves, and one who changes class', async () => {
+  test('a corrected mark, a payment, its reversal, a waived fee, a discount, a student who leaves, and one who changes class', async () => {
     const { data: fees } = await admin.get<{ id: number; balance: number }[]>(
       '/api/finance/student-fees?status=pending&pageSize=3',
     );
@@ -240,6 +242,9 @@ describe('the next refresh includes', () => {
       201,
     );
     await admin.post(`/api/finance/payments/${String(payment.id)}/reverse`, { reason: 'Bounced' });
+    const discount = { percent: 30, reason: 'Sibling' };
+    for (const fee of [first, second])
+      await admin.post(`/api/finance/student-fees/${String(fee?.id)}/discounts`, discount, 201);
     await admin.post(`/api/finance/student-fees/${String(second?.id)}/waive`, { reason: 'Hardship' });
     await admin.delete(`/api/finance/student-fees/${String(third?.id)}`);
 
@@ -278,6 +283,7 @@ describe('the next refresh includes', () => {
 
     const { api, mart } = await money();
     expect(api.all.waived).toBeGreaterThan(0);
+    expect(api.all.discounted).toBeGreaterThan(0);
     expect(mart).toEqual(api);
     expect(await paid('cheque')).toEqual({ payments: 1, amount: 10.01, reversals: 0, reversed: 0 });
     const card = await paid('card');
