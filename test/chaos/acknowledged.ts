@@ -170,7 +170,7 @@ export async function findViolations(
 }
 
 /** Amounts in cents, which can be added without rounding. */
-type Cents = Record<'billed' | 'collected' | 'outstanding' | 'overdue' | 'waived', bigint>;
+type Cents = Record<'billed' | 'collected' | 'outstanding' | 'overdue' | 'waived' | 'discounted', bigint>;
 export type Figures = Record<keyof Cents, number>;
 
 /** The response of `GET /api/finance/summary`. */
@@ -181,13 +181,14 @@ export interface Summary extends Figures {
 }
 
 const cents = (amount: string | number) => BigInt(Math.round(Number(amount) * 100));
-const names = ['billed', 'collected', 'outstanding', 'overdue', 'waived'] as const;
+const names = ['billed', 'collected', 'outstanding', 'overdue', 'waived', 'discounted'] as const;
 
 interface Owed {
   id: string;
   class_id: string | null;
   amount: string;
   paid_amount: string;
+  discount_amount: string;
   is_overdue: boolean;
   is_waived: boolean;
   items: { name: string; amount: number }[] | null;
@@ -202,34 +203,40 @@ export async function summaryErrors(
 ): Promise<string[]> {
   await owner.query(`set search_path = ${schema}, public; set timezone = 'UTC'`);
   const { rows } = await owner.query<Owed>(
-    `select f.id, f.class_id, f.amount, f.paid_amount, f.due_date < current_date as is_overdue, f.waived_at is not null as is_waived,
+    `select f.id, f.class_id, f.amount, f.paid_amount, f.discount_amount, f.due_date < current_date as is_overdue, f.waived_at is not null as is_waived,
        (select json_agg(json_build_object('name', i.name, 'amount', i.amount) order by i.id) from student_fee_item i where i.student_fee_id = f.id) as items
      from student_fee f join fee_structure s on s.id = f.fee_structure_id where s.academic_year_id = $1
      union all
-     select i.id, i.class_id, i.amount, i.paid_amount, i.due_date < current_date, false, null
+     select i.id, i.class_id, i.amount, i.paid_amount, 0, i.due_date < current_date, false, null
      from invoice i join academic_year y on y.id = $1 and i.issued_at::date between y.start_date and y.end_date where i.voided_at is null`,
     [yearId],
   );
   const sums = new Map<string, Cents>();
-  const add = (to: string, billed: bigint, collected: bigint, { is_overdue, is_waived }: Owed) => {
-    const sum = sums.get(to) ?? { billed: 0n, collected: 0n, outstanding: 0n, overdue: 0n, waived: 0n };
+  const none: Cents = { billed: 0n, collected: 0n, outstanding: 0n, overdue: 0n, waived: 0n, discounted: 0n };
+  const add = (to: string, billed: bigint, collected: bigint, discounted: bigint, { is_overdue, is_waived }: Owed) => {
+    const sum = sums.get(to) ?? { ...none };
+    const open = billed - discounted - collected;
     sum.billed += billed;
     sum.collected += collected;
-    sum[is_waived ? 'waived' : 'outstanding'] += billed - collected;
-    if (is_overdue && !is_waived) sum.overdue += billed - collected;
+    sum.discounted += discounted;
+    sum[is_waived ? 'waived' : 'outstanding'] += open;
+    if (is_overdue && !is_waived) sum.overdue += open;
     sums.set(to, sum);
   };
   for (const one of rows) {
-    const [billed, paid] = [cents(one.amount), cents(one.paid_amount)];
+    const [billed, paid, discounted] = [cents(one.amount), cents(one.paid_amount), cents(one.discount_amount)];
     for (const to of ['all', `class ${one.class_id ?? 'none'}`, one.items ? 'student_fees' : 'invoices'])
-      add(to, billed, paid, one);
-    // Payments are allocated to the items in order.
+      add(to, billed, paid, discounted, one);
+    // Payments are allocated to the items in order, discounts in the opposite order.
     let left = paid;
+    let after = billed;
     for (const item of one.items ?? []) {
       const amount = cents(item.amount);
       const share = left < amount ? left : amount;
       left -= share;
-      add(`component ${item.name}`, amount, share, one);
+      after -= amount;
+      const rest = discounted > after ? discounted - after : 0n;
+      add(`component ${item.name}`, amount, share, rest < amount ? rest : amount, one);
     }
   }
   const reported: [string, Figures][] = [
@@ -250,8 +257,8 @@ export async function summaryErrors(
   const missing = [...sums.keys()]
     .filter((to) => !reported.some(([name]) => name === to))
     .map((to) => `${to} is missing`);
-  const { billed, collected, outstanding, waived } = summary;
-  if (cents(billed) !== cents(collected) + cents(outstanding) + cents(waived))
-    errors.push('billed is not collected + outstanding + waived');
+  const { billed, collected, outstanding, waived, discounted } = summary;
+  if (cents(billed) !== cents(discounted) + cents(collected) + cents(outstanding) + cents(waived))
+    errors.push('billed is not discounted + collected + outstanding + waived');
   return [...errors, ...missing].map((error) => `The summary of year ${String(yearId)}: ${error}`);
 }

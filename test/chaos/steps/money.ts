@@ -106,6 +106,21 @@ const waive: Step = async (world, n) => {
   if (status === 200) world.acknowledged.waived.push(id);
 };
 
+const discount: Step = async (world, n) => {
+  const id = pick(world.fees, n);
+  if (!id) return;
+  const path = `/finance/student-fees/${String(id)}/discounts`;
+  const body = { percent: 1 + Math.floor(n() * 40), reason: 'A sibling' };
+  const { status, data } = await world.request<{ id: number }>(
+    [201, 400, 404, 409],
+    'POST',
+    path,
+    body,
+    world.unique('discount'),
+  );
+  if (status === 201 && n() < 0.3) await world.request([200, 404, 409], 'DELETE', `${path}/${String(data.id)}`);
+};
+
 const postpone: Step = async (world, n) => {
   const id = pick(world.fees, n);
   if (id)
@@ -246,6 +261,7 @@ export const moneySteps: Record<string, [Step, number]> = {
   payInvoice: [pay('invoice'), 14],
   reverse: [reverse, 10],
   waive: [waive, 3],
+  discount: [discount, 5],
   postpone: [postpone, 2],
   removeFee: [removeFee, 4],
   invoice: [invoice, 10],
