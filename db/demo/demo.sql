@@ -270,8 +270,18 @@ begin
     api.student_fees_generate(jsonb_build_object('fee_structure_id', v_fees))
     from academic_year
     where is_current;
+  -- The demo student has a sibling.
+  insert into student_fee_discount (student_fee_id, student_id, amount, percent, reason, created_by, created_by_name)
+    select
+      f.id, f.student_id, api.discount_amount('{"percent": 10}', f.amount, 2), 10, 'Second child of the family',
+      v_admin_id, api.user_name()
+    from student_fee f
+    join student s on s.id = f.student_id
+    where s.email = 'student@demo.example'
+    order by f.id
+    limit 1;
   perform api.record_payment('student_fee', f.id, jsonb_build_object(
-      'amount', case when f.id % 5 = 0 then round(f.amount / 2, 2) else f.amount end,
+      'amount', case when f.id % 5 = 0 then round(f.amount / 2, 2) else f.amount - f.discount_amount end,
       'payment_date', least(core.today(), f.billed_on + (f.id % 25)::integer),
       'payment_method', (array['bank_transfer', 'card', 'cash'])[1 + f.id % 3]))
     from student_fee f
