@@ -20,7 +20,7 @@ select json_build_object(
     'collected_this_month', (
       select coalesce(sum(amount), 0) from school.payment where payment_date between $2 and $3),
     'pending',
-      (select coalesce(sum(amount - paid_amount), 0) from school.student_fee
+      (select coalesce(sum(amount - discount_amount - paid_amount), 0) from school.student_fee
         where status in ('pending', 'partially_paid', 'overdue'))
       + (select coalesce(sum(amount - paid_amount), 0) from school.invoice
         where status in ('sent', 'partially_paid', 'overdue'))),
