@@ -58,7 +58,7 @@ declare
     student_id,permissions,has_permission,permission_scope,has_permission_for_all,time_zone,day_at_school,day_begins,
     today,fail,refuse_field,diff,enqueue,enqueue_all,enabled_features,record_page,json_page,deleted_record,
     narrow_to_own_student,search_patterns,
-    sort_key,name_key,run_prepared,run_prepared_in_write,run_unprepared,search_path_of,parameters,prepare,
+    sort_key,name_key,full_name,run_prepared,run_prepared_in_write,run_unprepared,search_path_of,parameters,prepare,
     evict_prepared_statements,max_prepared_statements,record_page_query,
     record_where,record_export_page,record_sort_keys,has_narrow_condition,is_search_prepared,record_insert,
     record_update,record_delete,record_lock,fail_missing,refuse_deleted_reference,set_row_scope,file_content,

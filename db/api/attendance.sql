@@ -46,8 +46,8 @@ select core.define_record('attendance', p_table => 'attendance', p_key => 'm.stu
   p_key_parts => '{m.student_id,m.date}',
   p_source => 'attendance m left join student s on s.id = m.student_id left join class c on c.id = m.class_id',
   p_columns => $$
-    m.id, m.student_id, s.first_name || ' ' || s.last_name as student_name, s.first_name, s.last_name, s.roll_number,
-    s.admission_number,
+    m.id, m.student_id, core.full_name(s.first_name, s.last_name) as student_name, s.first_name, s.last_name,
+    s.roll_number, s.admission_number,
     m.class_id, api.class_name(c.name, c.section) as class_name, m.date, m.status, m.marked_by, m.marked_by_name,
     m.marked_at,
     coalesce((select x.corrections from api.attendance_corrections() x where x.attendance_id = m.id),
@@ -124,7 +124,7 @@ create function api.class_to_mark(p_class_id bigint, p_date date)
     y.end_date,
     (select h.holiday ->> 'name' from api.holiday_days(p_date, p_date) h),
     core.today(),
-    (select u.first_name || ' ' || u.last_name from user_account u where u.id = core.user_id())
+    (select core.full_name(u.first_name, u.last_name) from user_account u where u.id = core.user_id())
   from class c
   join academic_year y on y.id = c.academic_year_id
   where c.id = p_class_id;
@@ -508,7 +508,7 @@ begin
       'students', (
         select coalesce(json_agg(json_build_object(
             'student_id', s.id,
-            'student_name', s.first_name || ' ' || s.last_name,
+            'student_name', core.full_name(s.first_name, s.last_name),
             'first_name', s.first_name,
             'last_name', s.last_name,
             'roll_number', s.roll_number,
@@ -555,7 +555,7 @@ begin
     end if;
   end if;
   select s.id,
-      s.first_name || ' ' || s.last_name as name,
+      core.full_name(s.first_name, s.last_name) as name,
       json_build_object(
         'present', count(a.id) filter (where a.status = 'present'),
         'absent', count(a.id) filter (where a.status = 'absent'),

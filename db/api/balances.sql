@@ -69,7 +69,7 @@ begin
       -- large school.
       select s.id,
         json_build_array(
-          s.admission_number, s.first_name || ' ' || s.last_name, api.class_name(c.name, c.section),
+          s.admission_number, core.full_name(s.first_name, s.last_name), api.class_name(c.name, c.section),
           -- An earlier release ignores cells after its last column.
           b.billed, b.paid, b.waived, b.balance, b.overdue, b.discounted) as cells
       from student s

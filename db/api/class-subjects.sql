@@ -18,7 +18,7 @@ select core.define_record('class_subject', p_table => 'class_subject', p_key => 
   p_columns => $$
     cs.id, cs.class_id, api.class_name(c.name, c.section) as class_name, c.academic_year_id,
     cs.subject_id, su.name as subject_name, su.code as subject_code, cs.periods_per_week,
-    cs.teacher_id, t.first_name || ' ' || t.last_name as teacher_name, cs.created_at, cs.updated_at
+    cs.teacher_id, core.full_name(t.first_name, t.last_name) as teacher_name, cs.created_at, cs.updated_at
   $$,
   p_condition => 'cs.class_id in (select id from class)',
   p_search => $$

@@ -49,7 +49,7 @@ select core.define_record('class', p_table => 'class', p_key => 'c.id', p_one_ro
   p_columns => $$
     c.id, c.name, c.section, api.class_name(c.name, c.section) as class_name, c.grade_id, g.name as grade_name,
     c.academic_year_id, y.name as academic_year_name, y.is_current as is_current_year,
-    c.class_teacher_id, t.first_name || ' ' || t.last_name as class_teacher_name, c.capacity, c.room,
+    c.class_teacher_id, core.full_name(t.first_name, t.last_name) as class_teacher_name, c.capacity, c.room,
     c.school_unit_id, u.name as school_unit_name, c.programme_id, p.name as programme_name, c.medium_id,
     m.name as medium_name,
     (select count(distinct r.student_id) from api.class_roll() r where r.class_id = c.id) as student_count,

@@ -111,7 +111,7 @@ comment on function api.import_checked is
   'of its column refuses.';
 
 create function api.import_name(p_first_name text, p_last_name text) returns text language sql immutable
-  return public.search_form(core.name_key(p_first_name || ' ' || p_last_name));
+  return public.search_form(core.name_key(core.full_name(p_first_name, p_last_name)));
 comment on function api.import_name is
   'The full name of a row or a person as searches compare it, with one space for each run of white space. Null if a '
   'part is missing.';

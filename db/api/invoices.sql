@@ -27,7 +27,7 @@ select core.define_operation('invoices_send_reminder', p_permission => 'fee.mana
 select core.define_record('invoice', p_table => 'invoice', p_key => 'i.id', p_one_row_per_key => true,
   p_source => 'invoice i left join student s on s.id = i.student_id left join class c on c.id = i.class_id',
   p_columns => $$
-    i.id, i.invoice_number, i.student_id, s.first_name || ' ' || s.last_name as student_name, s.admission_number,
+    i.id, i.invoice_number, i.student_id, core.full_name(s.first_name, s.last_name) as student_name, s.admission_number,
     i.class_id, api.class_name(c.name, c.section) as class_name, i.due_date,
     (select coalesce(json_agg(json_build_object('id', t.id, 'description', t.description, 'amount', t.amount,
       'quantity', t.quantity, 'line_total', t.line_total)
@@ -266,8 +266,8 @@ create function api.invoice_recipient(p_id bigint) returns json language sql sta
   select json_build_object('email', address.email,
     'name', case
       when address.email = s.parent_email
-        then coalesce(s.parent_name, 'Parent of ' || s.first_name || ' ' || s.last_name)
-      else s.first_name || ' ' || s.last_name
+        then coalesce(s.parent_name, 'Parent of ' || core.full_name(s.first_name, s.last_name))
+      else core.full_name(s.first_name, s.last_name)
     end)
   from invoice i
   join student s on s.id = i.student_id

@@ -311,7 +311,7 @@ comment on function api.locale is 'The locale of the documents of the school.';
 create function api.student_recipients(p_students jsonb) returns jsonb language sql stable as $$
   select jsonb_agg(
     recipient.value || jsonb_build_object('variables',
-      requested.value - 'student_id' || jsonb_build_object('student_name', s.first_name || ' ' || s.last_name))
+      requested.value - 'student_id' || jsonb_build_object('student_name', core.full_name(s.first_name, s.last_name)))
     order by requested.n)
   from jsonb_array_elements(p_students) with ordinality requested (value, n)
   -- With a limit, Postgres looks up each row. It expects 100 times as many and would read all tables.
@@ -328,7 +328,7 @@ create function api.student_recipients(p_students jsonb) returns jsonb language 
     union all
     select jsonb_build_object(
       'email', s.parent_email,
-      'name', coalesce(s.parent_name, 'Parent of ' || s.first_name || ' ' || s.last_name))
+      'name', coalesce(s.parent_name, 'Parent of ' || core.full_name(s.first_name, s.last_name)))
     where lower(trim(s.parent_email)) <> '' and lower(trim(s.parent_email)) is distinct from u.email
   ) recipient
 $$;
@@ -372,7 +372,7 @@ comment on function api.account_recipients is 'The recipients of account.created
 
 create function api.invoice_recipients(p jsonb) returns jsonb language sql stable as $$
   select jsonb_agg(jsonb_build_object('user_id', s.user_id, 'variables', jsonb_build_object(
-    'student_name', s.first_name || ' ' || s.last_name,
+    'student_name', core.full_name(s.first_name, s.last_name),
     'invoice_number', i.invoice_number,
     'balance', core.written_amount(i.amount - i.paid_amount, c.currency, core.currency_decimals(c.currency)),
     'due_date', core.written_day(i.due_date))) order by i.id)

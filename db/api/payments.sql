@@ -24,7 +24,7 @@ select core.define_record('payment', p_table => 'payment', p_key => 'p.id', p_on
   $$,
   p_columns => $$
     p.id, p.receipt_number, case when p.invoice_id is null then 'student_fee' else 'invoice' end as kind,
-    p.student_id, s.first_name || ' ' || s.last_name as student_name, s.admission_number,
+    p.student_id, core.full_name(s.first_name, s.last_name) as student_name, s.admission_number,
     c.id as class_id, api.class_name(c.name, c.section) as class_name,
     p.student_fee_id, fs.name as fee_structure_name, p.invoice_id, i.invoice_number,
     p.amount, p.payment_date, p.payment_method, p.payment_method as method, p.reference_number, p.notes,
@@ -94,7 +94,7 @@ begin
       select b.student_id, b.status, %s as balance,
         core.today() as today,
         c.currency, core.currency_decimals(c.currency) as decimals,
-        (select u.first_name || ' ' || u.last_name from user_account u where u.id = core.user_id()) as user_name
+        (select core.full_name(u.first_name, u.last_name) from user_account u where u.id = core.user_id()) as user_name
       from %I b, core.school_currency() c (currency)
       where b.id = (select (core.parameters() ->> 'id')::bigint)
       for no key update of b
@@ -200,7 +200,7 @@ begin
   perform core.require_whole_school();
   return core.record_export_page('payment', p, p_currency => core.school_currency(),
     p_keys => 'p.payment_date, p.id', p_cells => $cells$
-    p.receipt_number, p.payment_date, s.admission_number, s.first_name || ' ' || s.last_name,
+    p.receipt_number, p.payment_date, s.admission_number, core.full_name(s.first_name, s.last_name),
     api.class_name(c.name, c.section), coalesce(fs.name, i.invoice_number), p.amount, p.payment_method,
     p.reference_number, p.notes, (select r.receipt_number from payment r where r.id = p.reversal_of),
     (select r.receipt_number from payment r where r.reversal_of = p.id), p.recorded_by_name

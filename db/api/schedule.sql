@@ -22,7 +22,7 @@ select core.define_record('calendar_feed', p_table => 'calendar_feed', p_key => 
   p_source => 'calendar_feed f left join class c on c.id = f.class_id left join teacher t on t.id = f.teacher_id',
   p_columns => $$
     f.id, f.kind, f.class_id, api.class_name(c.name, c.section) as class_name, f.teacher_id,
-    t.first_name || ' ' || t.last_name as teacher_name,
+    core.full_name(t.first_name, t.last_name) as teacher_name,
     f.last_used_at, f.created_at, f.updated_at
   $$,
   p_condition => 'f.user_id = core.user_id()',
@@ -80,7 +80,7 @@ begin
     slot as materialized (
       select
         s.id, s.academic_year_id, s.day_of_week, s.period, s.class_id, api.class_name(c.name, c.section) as class_name,
-        s.subject_id, su.name as subject_name, s.teacher_id, t.first_name || ' ' || t.last_name as teacher_name,
+        s.subject_id, su.name as subject_name, s.teacher_id, core.full_name(t.first_name, t.last_name) as teacher_name,
         coalesce(s.room, c.room) as room,
         greatest(s.updated_at, c.updated_at, su.updated_at, t.updated_at, v_config_changed_at) as changed_at
       from timetable_slot s
@@ -172,7 +172,7 @@ comment on function api.day_rows is
   'The periods, lunch and breaks of a school day in order: [{kind: period|lunch|break, period, start_time, end_time}].';
 
 create function api.schedule_owner(p_class_id bigint, p_teacher_id bigint) returns json language sql stable as $$
-  select json_build_object('kind', 'teacher', 'id', id, 'name', first_name || ' ' || last_name)
+  select json_build_object('kind', 'teacher', 'id', id, 'name', core.full_name(first_name, last_name))
   from teacher
   where id = p_teacher_id
   union all
@@ -457,7 +457,7 @@ begin
       s.day_of_week, s.period, su.name as subject, coalesce(s.room, c.room) as room,
       case
         when v_class_id is null then api.class_name(c.name, c.section)
-        else t.first_name || ' ' || t.last_name
+        else core.full_name(t.first_name, t.last_name)
       end as with_whom
     from timetable_slot s
     join subject su on su.id = s.subject_id

@@ -19,7 +19,7 @@ select core.define_record('student_fee', p_table => 'student_fee', p_key => 'f.i
       left join fee_structure fs on fs.id = f.fee_structure_id
   $$,
   p_columns => $$
-    f.id, f.student_id, s.first_name || ' ' || s.last_name as student_name, s.admission_number,
+    f.id, f.student_id, core.full_name(s.first_name, s.last_name) as student_name, s.admission_number,
     f.class_id, api.class_name(c.name, c.section) as class_name,
     f.fee_structure_id, fs.name as fee_structure_name, fs.academic_year_id,
     f.amount, f.discount_amount, f.amount - f.discount_amount as net_amount, f.paid_amount,

@@ -237,7 +237,7 @@ begin
         'id', c.id, 'name', api.class_name(c.name, c.section),
         'grade_id', c.grade_id, 'grade_name', g.name, 'room', c.room,
         'academic_year_id', c.academic_year_id, 'academic_year_name', y.name,
-        'class_teacher_id', ct.id, 'class_teacher_name', ct.first_name || ' ' || ct.last_name) end,
+        'class_teacher_id', ct.id, 'class_teacher_name', core.full_name(ct.first_name, ct.last_name)) end,
       'attendance', case when 'attendance' = any (today.features) then api.student_attendance_summary(s.id) end,
       'fees', case when 'fees_management' = any (today.features) then api.student_fee_summary(s.id, today.date) end,
       'schedule', case when 'timetable' = any (today.features) then api.schedule_on(today.date, c.id, null) end,
@@ -320,7 +320,8 @@ begin
   end if;
 
   with candidate as (
-    select requested.position, requested.id::bigint as student_id, s.first_name || ' ' || s.last_name as student_name,
+    select requested.position, requested.id::bigint as student_id,
+      core.full_name(s.first_name, s.last_name) as student_name,
       c.id as current_class_id, api.class_name(c.name, c.section) as current_class_name,
       case
         when s.id is null then 'You need student.read to see whether the student can be promoted.'

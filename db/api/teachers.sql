@@ -86,10 +86,9 @@ select core.define_sort('teacher_class', 'class_name', 'platform.search_normal(a
 select core.define_record('teacher_leave', p_table => 'teacher_leave', p_key => 'l.id',
   p_source => 'teacher_leave l join teacher t on t.id = l.teacher_id',
   p_columns => $$
-    l.id, l.teacher_id, t.first_name || ' ' || t.last_name as teacher_name, l.leave_type, l.start_date, l.end_date,
-    l.end_date - l.start_date + 1 as days, l.reason, l.status, l.decided_by, l.decided_by_name, l.decided_at,
-    l.decision_note,
-    l.created_at, l.updated_at
+    l.id, l.teacher_id, core.full_name(t.first_name, t.last_name) as teacher_name, l.leave_type, l.start_date,
+    l.end_date, l.end_date - l.start_date + 1 as days, l.reason, l.status, l.decided_by, l.decided_by_name,
+    l.decided_at, l.decision_note, l.created_at, l.updated_at
   $$,
   p_condition => 'l.teacher_id in (select id from teacher where deleted_at is null)',
   p_search => $$public.search_form(concat_ws(' ', t.first_name, t.last_name, l.leave_type, l.reason))$$,
@@ -319,7 +318,7 @@ create function api.leave_recipients(p jsonb) returns jsonb language sql stable 
   select jsonb_build_array(jsonb_build_object(
     'user_id', t.user_id,
     'email', t.email,
-    'name', t.first_name || ' ' || t.last_name,
+    'name', core.full_name(t.first_name, t.last_name),
     'variables', jsonb_build_object(
       'status', l.status,
       'start_date', core.written_day(l.start_date),

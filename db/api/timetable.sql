@@ -71,7 +71,7 @@ select core.define_record('timetable_slot', p_table => 'timetable_slot', p_key =
   p_columns => $$
     ts.id, ts.class_id, api.class_name(c.name, c.section) as class_name, ts.academic_year_id, ts.subject_id,
     su.name as subject_name, su.code as subject_code,
-    ts.teacher_id, t.first_name || ' ' || t.last_name as teacher_name, ts.day_of_week, ts.period,
+    ts.teacher_id, core.full_name(t.first_name, t.last_name) as teacher_name, ts.day_of_week, ts.period,
     (select array_agg(to_char(pt.start_time, 'HH24:MI') order by pt.period)
       from api.period_times() pt)[ts.period] as start_time,
     (select array_agg(to_char(pt.end_time, 'HH24:MI') order by pt.period)
@@ -587,7 +587,7 @@ begin
       jsonb_build_object(
         'slot_id', s.id, 'class_id', s.class_id, 'class_name', api.class_name(c.name, c.section),
         'subject_id', s.subject_id, 'subject_name', su.name,
-        'teacher_id', s.teacher_id, 'teacher_name', t.first_name || ' ' || t.last_name,
+        'teacher_id', s.teacher_id, 'teacher_name', core.full_name(t.first_name, t.last_name),
         'academic_year_id', s.academic_year_id, 'day_of_week', s.day_of_week, 'period', s.period,
         'is_teacher_inactive', t.id is not null and not (t.is_active and t.deleted_at is null),
         'periods_per_week', cs.periods_per_week, 'number', s.number)
@@ -698,7 +698,7 @@ begin
       ),
       'teachers', coalesce(
         (
-          select json_object_agg(id, first_name || ' ' || last_name)
+          select json_object_agg(id, core.full_name(first_name, last_name))
           from teacher
           where id in (select teacher_id from class_subject where class_id = any (v_class_ids))
         ),

@@ -23,7 +23,7 @@ select core.define_record('transport_enrollment', p_table => 'transport_enrollme
     ) t on t.route_id = e.route_id and e.status = 'active'
   $$,
   p_columns => $$
-    e.id, e.student_id, s.first_name || ' ' || s.last_name as student_name, s.admission_number, s.class_id,
+    e.id, e.student_id, core.full_name(s.first_name, s.last_name) as student_name, s.admission_number, s.class_id,
     api.class_name(c.name, c.section) as class_name,
     e.route_id, r.name as route_name, e.stop_id, st.name as stop_name, st.sequence as stop_sequence,
     to_char(st.pickup_time, 'HH24:MI') as pickup_time, to_char(st.drop_time, 'HH24:MI') as drop_time,

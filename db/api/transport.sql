@@ -259,7 +259,7 @@ begin
         select coalesce(json_agg(json_build_object(
             'enrollment_id', e.id,
             'student_id', s.id,
-            'student_name', s.first_name || ' ' || s.last_name,
+            'student_name', core.full_name(s.first_name, s.last_name),
             'route_id', r.id,
             'route_name', r.name)
           order by platform.search_normal(s.last_name), platform.search_normal(s.first_name), s.id), '[]')
@@ -441,7 +441,7 @@ begin
         json_build_array(
           r.name, t.registration_number, st.sequence, st.name,
           to_char(st.pickup_time, 'HH24:MI'), to_char(st.drop_time, 'HH24:MI'),
-          s.first_name || ' ' || s.last_name, s.admission_number, api.class_name(c.name, c.section),
+          core.full_name(s.first_name, s.last_name), s.admission_number, api.class_name(c.name, c.section),
           e.enrollment_type, s.parent_name, s.parent_phone) as cells
       from requested_route w
       join route r on r.id = w.id

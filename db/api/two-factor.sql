@@ -167,7 +167,7 @@ begin
   -- A challenge alone changes nothing. The passkey gets an audit entry.
   perform set_config('app.audited', 'yes', true);
   return core.passkey_begin()::jsonb || (
-    select jsonb_build_object('user_id', id, 'email', email, 'name', first_name || ' ' || last_name)
+    select jsonb_build_object('user_id', id, 'email', email, 'name', core.full_name(first_name, last_name))
     from user_account
     where id = core.user_id());
 end $$;

@@ -47,7 +47,7 @@ select core.define_functions('users', 'user',
   p_get => 'One user with their roles. Raises not_found.');
 
 create function api.user_name() returns text language sql stable as $$
-  select first_name || ' ' || last_name from user_account where id = core.user_id();
+  select core.full_name(first_name, last_name) from user_account where id = core.user_id();
 $$;
 comment on function api.user_name is
   'The name of the current user. Stored beside the id of the author of a change, because not every user may see other '

@@ -223,7 +223,7 @@ begin
 
   v_before := core.enter_tenant(p_tenant_id);
   perform core.notify('operator.login', jsonb_build_object('operator_email', v_operator.email, 'reason', p_reason,
-    'user_name', v_user.first_name || ' ' || v_user.last_name, 'user_email', v_user.email));
+    'user_name', core.full_name(v_user.first_name, v_user.last_name), 'user_email', v_user.email));
   perform core.leave_tenant(v_before);
   return json_build_object(
     'session_id', v_session.id,

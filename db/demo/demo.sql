@@ -208,7 +208,7 @@ begin
       d.date,
       case when d.chance < 4 then 'absent' when d.chance < 7 then 'late' else 'present' end,
       u.id,
-      u.first_name || ' ' || u.last_name,
+      core.full_name(u.first_name, u.last_name),
       d.at,
       d.at
     from (select (now() at time zone 'Europe/London')::date as date) today

@@ -43,7 +43,7 @@ begin
       and p_user_id = any (q.recipient_ids)
       and o.is_active
       and o.deleted_at is null;
-  select email, concat_ws(' ', first_name, last_name) as name
+  select email, core.full_name(first_name, last_name) as name
     into v_recipient
     from platform.user_account
     where id = p_user_id;

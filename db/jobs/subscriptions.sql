@@ -130,7 +130,7 @@ comment on function core.subscription_daily is
 create function core.operator_notice_prepare(p_user_id bigint) returns json
   language sql stable security definer set search_path = pg_catalog, pg_temp
   return (
-    select json_build_object('email', email, 'name', first_name || ' ' || last_name)
+    select json_build_object('email', email, 'name', core.full_name(first_name, last_name))
     from platform.user_account
     where id = p_user_id and role = 'admin' and is_active and deleted_at is null
   );

@@ -143,6 +143,7 @@ const granted: Record<string, string[]> = {
     'fail_missing',
     'file_content',
     'fill_placeholders',
+    'full_name',
     'has_permission',
     'permission_scope',
     'has_second_factor',
