@@ -45,6 +45,12 @@ create function core.render(p_template text, p_variables jsonb) returns text lan
   return core.fill_placeholders(core.template_format(p_template), core.placeholder_names(p_template), p_variables);
 comment on function core.render is 'A text with its placeholders {{name}} filled in, in one pass.';
 
+create function core.with_full_names(p_template text) returns text language sql immutable
+  return regexp_replace(p_template, '\{\{\s*first_name\s*\}\}\s+\{\{\s*last_name\s*\}\}', '{{name}}', 'g');
+comment on function core.with_full_names is
+  'A text in which the placeholders of first and last name, one after the other, are that of the full name, so that no '
+  'blank is left after a person with a single name.';
+
 create function core.clean_title(p_filled text, p_school text) returns text language sql immutable
   return coalesce(nullif(left(trim(regexp_replace(p_filled, '\s+', ' ', 'g')), 200), ''), p_school);
 comment on function core.clean_title is

@@ -124,10 +124,10 @@ begin
     select
       m.mailing_number,
       array_agg(w.channel) as channels,
-      core.template_format(title) as title,
-      core.placeholder_names(title) as title_names,
-      core.template_format(message) as message,
-      core.placeholder_names(message) as message_names,
+      core.template_format(core.with_full_names(title)) as title,
+      core.placeholder_names(core.with_full_names(title)) as title_names,
+      core.template_format(core.with_full_names(message)) as message,
+      core.placeholder_names(core.with_full_names(message)) as message_names,
       action_url
     from mailing m
     cross join jsonb_each(m.words) w (channel, text)
@@ -147,11 +147,11 @@ begin
       r.user_id,
       r.email,
       r.is_unconfirmed,
-      coalesce(r.first_name || ' ' || r.last_name, r.name, '') as name,
+      coalesce(core.full_name(r.first_name, r.last_name), r.name, '') as name,
       jsonb_build_object(
         'first_name', coalesce(r.first_name, r.name),
         'last_name', r.last_name,
-        'name', coalesce(r.first_name || ' ' || r.last_name, r.name),
+        'name', coalesce(core.full_name(r.first_name, r.last_name), r.name),
         'school_name', p_school
       ) || coalesce(m.variables, '{}') || coalesce(r.variables, '{}') as variables
     from mailing m

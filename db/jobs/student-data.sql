@@ -182,7 +182,8 @@ begin
 end $$;
 comment on function core.erase_text is
   'A text in which values (addresses, numbers) are replaced by "erased". p_names are [[first name, last name], …]: '
-  'both are replaced in a text that has both; a first name alone may be that of somebody else.';
+  'both are replaced in a text that has both; a first name alone may be that of somebody else, unless the person has '
+  'no last name.';
 
 create function core.run_without_triggers(p_table regclass, p_statement text, p_student_id bigint, p_user_ids bigint[])
   returns bigint language plpgsql as $$
@@ -252,9 +253,12 @@ begin
   v_names := (
     select jsonb_agg(distinct name)
     from (
-      select jsonb_build_array(v_student.first_name, v_student.last_name)
+      -- An empty last name would be found in every text.
+      select to_jsonb(array_remove(array[v_student.first_name, v_student.last_name], ''))
       union
-      select jsonb_build_array(first_name, last_name) from user_account where id = any (v_user_ids)) given (name));
+      select to_jsonb(array_remove(array[first_name, last_name], ''))
+      from user_account
+      where id = any (v_user_ids)) given (name));
 
   -- Ends the enrollments and gives the place in the plan back, as the API does.
   update student set user_id = null where id = p_student_id;

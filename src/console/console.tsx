@@ -173,7 +173,7 @@ function Menu({ onNavigate, onGoTo }: MenuProps) {
         >
           <Icon name="person" />
           <span>
-            {operator.value?.first_name} {operator.value?.last_name}
+            {`${operator.value?.first_name ?? ''} ${operator.value?.last_name ?? ''}`.trim()}
             <small>{operator.value?.email}</small>
           </span>
         </a>

@@ -9,6 +9,7 @@ import {
   Deleted,
   email,
   id,
+  lastName,
   nameText,
   optionalNameText,
   password,
@@ -69,7 +70,7 @@ export const Profile = UserContext.extend({
 }).meta({ id: 'Profile' });
 
 const ProfileChange = z
-  .strictObject({ first_name: nameText(100), last_name: nameText(100), phone })
+  .strictObject({ first_name: nameText(100), last_name: lastName, phone })
   .partial()
   .meta({ id: 'ProfileChange' });
 

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { choice } from '../http/coercion.ts';
 import { created, json, page, resource } from '../http/endpoint.ts';
-import { email, flag, id, nameText, timestamp, timestamps } from '../http/schemas.ts';
+import { email, flag, id, lastName, nameText, timestamp, timestamps } from '../http/schemas.ts';
 
 const role = choice(['admin', 'analyst']);
 
@@ -54,7 +54,7 @@ export const operators = resource('/platform/operators', 'Operators', 'What oper
       .strictObject({
         email,
         first_name: nameText(100).meta({ examples: ['Noor'] }),
-        last_name: nameText(100).meta({ examples: ['Haddad'] }),
+        last_name: lastName.meta({ examples: ['Haddad'] }),
         ...operatorAccess,
       })
       .meta({ id: 'OperatorInput' }),

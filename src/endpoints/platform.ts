@@ -14,6 +14,7 @@ import {
   id,
   maxAmount,
   moment,
+  lastName,
   nameText,
   password,
   pathId,
@@ -92,7 +93,7 @@ export const TenantInput = z
     admin_email: email.optional().meta({ description: 'Email of the first admin. Default: contact_email.' }),
     admin_password: password.optional().meta({ description: 'Without it, an invitation is sent.' }),
     admin_first_name: nameText(100).optional(),
-    admin_last_name: nameText(100).optional(),
+    admin_last_name: lastName.optional(),
   })
   .refine(({ plan_id, plan }) => plan_id !== undefined || plan !== undefined, {
     path: ['plan_id'],

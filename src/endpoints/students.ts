@@ -7,6 +7,7 @@ import {
   email,
   flag,
   id,
+  lastName,
   nameText,
   optionalNameText,
   optionalText,
@@ -23,7 +24,7 @@ import { newLogin } from './parts/new-login.ts';
 
 const fields = {
   first_name: nameText(100).meta({ examples: ['Amina'] }),
-  last_name: nameText(100).meta({ examples: ['Okafor'] }),
+  last_name: lastName.meta({ examples: ['Okafor'] }),
   roll_number: optionalNameText(50).meta({ examples: ['17'] }),
   admission_number: nameText(50)
     .optional()

@@ -10,6 +10,7 @@ import {
   email,
   flag,
   id,
+  lastName,
   nameText,
   optionalNameText,
   optionalText,
@@ -25,7 +26,7 @@ import { dayOfWeek, maxPeriods, period } from './parts/school-day.ts';
 
 const fields = {
   first_name: nameText(100).meta({ examples: ['Ngozi'] }),
-  last_name: nameText(100).meta({ examples: ['Bello'] }),
+  last_name: lastName.meta({ examples: ['Bello'] }),
   email: email.nullish(),
   phone,
   employee_number: optionalNameText(50).meta({ description: 'Unique within the school.', examples: ['T017'] }),

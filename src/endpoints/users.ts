@@ -5,6 +5,7 @@ import {
   email,
   flag,
   id,
+  lastName,
   nameText,
   password,
   pathId,
@@ -18,7 +19,7 @@ import { Session } from './parts/session.ts';
 const fields = {
   email,
   first_name: nameText(100).meta({ examples: ['Noor'] }),
-  last_name: nameText(100).meta({ examples: ['Haddad'] }),
+  last_name: lastName.meta({ examples: ['Haddad'] }),
   phone,
   password: password.optional().meta({ description: 'Without it, an invitation is sent by email.' }),
   role_ids: z.array(id).max(50).optional(),

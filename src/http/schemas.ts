@@ -74,6 +74,9 @@ export const nameText = (max: number, min = 1) =>
     min,
   );
 
+/** The last name of a person. It is empty, but not missing, for a person with a single name. */
+export const lastName = nameText(100, 0).meta({ description: 'Empty for a person with a single name.' });
+
 /** As `nameText`, but may be absent, null or empty. */
 export const optionalNameText = (max: number) => optional(nameText(max, 0));
 

@@ -339,6 +339,26 @@ describe('school student erase', () => {
     expect(await mentions()).toEqual([]);
   });
 
+  test('replaces a single name only where it is that word', async () => {
+    const { data } = await school.admin.post<{ id: number }>(
+      '/api/students',
+      { first_name: 'Sukarnoputra', last_name: '' },
+      201,
+    );
+    const note = (name: string, text: string) =>
+      school.admin.post<{ id: number }>('/api/notifications/templates', { name, title: 'Note', message: text }, 201);
+    const [own, other] = [
+      await note('single name', 'About Sukarnoputra today.'),
+      await note('longer name', 'About Sukarnoputras today.'),
+    ];
+    expect(await cli('erase', school.subdomain, String(data.id), '--yes')).toMatchObject({ code: 0, stderr: '' });
+    const messages = await service.database.query<{ message: string }>(
+      `select message from ${school.schema}.notification_template where id = any ($1) order by id`,
+      [[own.data.id, other.data.id]],
+    );
+    expect(messages.map(({ message }) => message)).toEqual(['About erased today.', 'About Sukarnoputras today.']);
+  });
+
   test('changes no number that happens to contain the admission number', async () => {
     const admission_number = invoice.invoice_number.replace('INV-', '');
     const { data } = await school.admin.post<{ id: number }>(

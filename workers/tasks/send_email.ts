@@ -30,6 +30,9 @@ interface Recipient {
   school: string;
   subdomain: string | null;
 }
+
+const fullName = ({ first_name, last_name }: Recipient) => `${first_name} ${last_name}`.trimEnd();
+
 interface WithLink extends Recipient {
   token: string;
   valid_hours: number;
@@ -74,7 +77,7 @@ function composeLink(
     kind === 'email_verification'
       ? `${publicUrl}/api/auth/email/verify?token=${prepared.token}`
       : `${passwordPageUrl ?? `${publicUrl}/password/choose`}#token=${prepared.token}`;
-  const name = withoutLinks(`${prepared.first_name} ${prepared.last_name}`);
+  const name = withoutLinks(fullName(prepared));
   const school = withoutLinks(prepared.school);
   const validity = `The link works once, for ${period(prepared.valid_hours)}.`;
   // Operators have no school whose address they know.
@@ -100,7 +103,7 @@ function composeLink(
 
 /** A message about the security of an account, as text and HTML. */
 function composeNotice(prepared: Recipient, subject: string, lead: string, facts: string[], tail: string): Email {
-  const name = withoutLinks(`${prepared.first_name} ${prepared.last_name}`);
+  const name = withoutLinks(fullName(prepared));
   const paragraphs = [lead, ...(facts.length > 0 ? [facts.join('\n')] : []), tail, prepared.school];
   return {
     to: { name, address: prepared.email },

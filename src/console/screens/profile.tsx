@@ -48,7 +48,6 @@ function ProfileForm({
             <TextField
               label="Last name"
               {...form.field('last_name')}
-              isRequired
               input={{ autocomplete: 'family-name' }}
             />
           </div>

@@ -37,7 +37,7 @@ export function InviteDialog({ onClose, onInvited }: { onClose: () => void; onIn
         />
         <div class="pair">
           <TextField {...form.field('first_name')} label="First name" isRequired input={{ autocomplete: 'off' }} />
-          <TextField {...form.field('last_name')} label="Last name" isRequired input={{ autocomplete: 'off' }} />
+          <TextField {...form.field('last_name')} label="Last name" input={{ autocomplete: 'off' }} />
         </div>
         <AccessFields form={form} />
       </DialogForm>

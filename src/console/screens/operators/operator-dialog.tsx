@@ -10,7 +10,7 @@ import { Button } from '../../parts/button.tsx';
 import { Fact } from '../../parts/components.tsx';
 
 export const pathOf = ({ id }: Operator) => `/api/platform/operators/${id}`;
-export const nameOf = ({ first_name, last_name }: Operator) => `${first_name} ${last_name}`;
+export const nameOf = ({ first_name, last_name }: Operator) => `${first_name} ${last_name}`.trimEnd();
 export const isOwn = ({ id }: Operator) => id === ownOperator.value?.id;
 
 const toForm = ({ role, tenants }: Operator): Access => ({
