@@ -6,6 +6,9 @@ import { created, download, type FileHandler, type Handler, resource } from '../
 import { checkOf, type PlacedCheck } from '../http/checks.ts';
 import { coerce } from '../http/coercion.ts';
 import { fileFormat } from './parts/exports.ts';
+import { columnFaults, type FileFields, readHeader, synonyms } from './parts/import-columns.ts';
+import { dateReader, type EitherDay, isDateFormat, readDate } from './parts/import-dates.ts';
+import { ApiError } from '../domain/errors.ts';
 import { flag, id, optionalNameText } from '../http/schemas.ts';
 import { csvType, readSheet, sheetFile, type SheetRow, xlsxType } from '../documents/spreadsheets.ts';
 import { details } from '../http/body/validate.ts';
@@ -17,23 +20,47 @@ const maxBytes = 10 * 1024 * 1024;
 
 const name = (description: string) => optionalNameText(200).meta({ description });
 
-/** The fields of a row: those of a single create, and names as an alternative to ids. */
+const role = name(
+  'The role of the person. Rows with a role of other people are skipped, because files of users have all people.',
+);
+
+/** The fields of a row: those of a single create, and names as an alternative to ids. Passwords are never imported. */
 const rows = {
-  students: StudentInput.safeExtend({
-    class: name('Name and section of a class of the current academic year, as in `class_name`.'),
-    grade: name('Name of a grade. Not needed if the row has a class.'),
-    religion: name('Name of a religion.'),
-  }),
-  teachers: TeacherInput,
+  students: z
+    .strictObject(StudentInput.shape)
+    .omit({ password: true })
+    .extend({
+      class: name('Name and section of a class of the current academic year, as in `class_name`.'),
+      grade: name('Name, number or sequence of a grade. Not needed if the row has a class.'),
+      religion: name('Name of a religion.'),
+      role,
+    }),
+  teachers: z.strictObject(TeacherInput.shape).omit({ password: true }).extend({ role }),
 };
 
 type People = keyof typeof rows;
 
-/** The columns that a file may have. Passwords are never imported. */
-const fields = (people: People) =>
-  new Map<string, z.ZodType>(Object.entries(rows[people].shape).filter(([column]) => column !== 'password'));
+/** The columns that a file may have. */
+const fields = (people: People) => new Map<string, z.ZodType>(Object.entries(rows[people].shape));
 const columns = { students: fields('students'), teachers: fields('teachers') };
 const listed = (people: People) => [...columns[people].keys()].join(', ');
+
+/** Whether every row needs a value in the column. */
+const isRequired = (field: z.ZodType) => !field.safeParse(undefined).success;
+
+const fileFields = (people: People): FileFields => ({
+  fields: [...columns[people].keys()],
+  required: [...columns[people]].filter(([, field]) => isRequired(field)).map(([column]) => column),
+  synonyms: synonyms[people],
+  combined: ['is_active'],
+});
+const headers = { students: fileFields('students'), teachers: fileFields('teachers') };
+
+/** The roles of people in files of users, in lower case. */
+const roles = {
+  students: new Set(['student', 'pupil', 'learner']),
+  teachers: new Set(['teacher', 'faculty', 'instructor', 'professor', 'staff']),
+};
 
 /** What the database checks of the values of each column. */
 const columnChecks = (people: People): PlacedCheck[] =>
@@ -45,9 +72,6 @@ const checks = { students: columnChecks('students'), teachers: columnChecks('tea
 
 /** Whether the values of a column are days. */
 const isDay = (field: z.ZodType) => checkOf(field)?.check === 'day';
-
-/** Whether every row needs a value in the column. */
-const isRequired = (field: z.ZodType) => !field.safeParse(undefined).success;
 
 interface RowError {
   /** Line number in the file, from 1; null for the whole file. */
@@ -77,6 +101,36 @@ export const Report = z
         'email or phone number.',
     }),
     ids: z.array(id).meta({ description: 'The ids of the created records, in the order of the rows.' }),
+    skipped: z.int().meta({ description: 'The number of rows with a role of other people. They count nowhere else.' }),
+    mapping: z
+      .array(
+        z.object({
+          column: z.string().meta({ description: 'The header in the file.', examples: ['givenName'] }),
+          field: z.string().meta({ examples: ['first_name'] }),
+          matched_by: z.enum(['name', 'synonym', 'columns']).meta({
+            description: 'How the field was found: its own name, another usual header, or the parameter `columns`.',
+          }),
+        }),
+      )
+      .meta({ description: 'The field that each column was read as.' }),
+    unknown_columns: z
+      .array(
+        z.object({
+          column: z.string().meta({ description: 'The header in the file.', examples: ['Home_language'] }),
+          nearest_field: z
+            .string()
+            .nullable()
+            .meta({ description: 'The field that it may be; null if none is similar.', examples: ['roll_number'] }),
+        }),
+      )
+      .meta({ description: 'The columns that were not read.' }),
+    sample: z
+      .object({ row: z.int(), values: z.record(z.string(), z.unknown()) })
+      .nullable()
+      .meta({
+        description: 'The first row without errors as it is read, to compare with the file. Only in a dry run.',
+        examples: [{ row: 2, values: { first_name: 'Amina', last_name: 'Okafor', date_of_birth: '2015-09-30' } }],
+      }),
   })
   .meta({ id: 'ImportReport' });
 
@@ -91,15 +145,45 @@ function unwrap(schema: z.ZodType): z.ZodType {
 const localTime = /^(\d{4}-\d\d-\d\d)[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?$/;
 const formulaError = /^#(?:N\/A|DIV\/0!|VALUE!|REF!|NAME\?|NUM!|NULL!|SPILL!|CALC!|GETTING_DATA)$/;
 
-const booleans: Record<string, boolean> = { true: true, yes: true, '1': true, false: false, no: false, '0': false };
+const booleans = new Map([
+  ...['true', 'yes', 'y', '1', 'active', 'enabled', 'enrolled', 'current'].map((word) => [word, true] as const),
+  ...['false', 'no', 'n', '0', 'inactive', 'disabled', 'withdrawn', 'left', 'tobedeleted', 'deleted'].map(
+    (word) => [word, false] as const,
+  ),
+]);
 
-/** The value of a cell, converted to the type of its field. */
-function fromCell(field: z.ZodType, cell: string): { value: unknown } | { message: string } {
+/** How a file is read. */
+interface Reading {
+  people: People;
+  /** The field of each column. */
+  columnAt: (string | undefined)[];
+  header: string[];
+  readDate: typeof readDate;
+}
+
+/** A date that the school has to read. */
+interface OpenDate extends EitherDay {
+  row: number;
+  column: string;
+}
+
+const isoDate = /^\d{4}-\d\d-\d\d(?!\d)/;
+
+/** The value of a cell, converted to the type of its field; both days if it may be either. */
+function fromCell(
+  field: z.ZodType,
+  cell: string,
+  read: typeof readDate,
+): { value: unknown } | { message: string } | { either: EitherDay } {
   const type = unwrap(field);
   if (formulaError.test(cell)) return { message: `is ${cell}, the error of a formula` };
-  if (isDay(field)) return { value: localTime.exec(cell)?.[1] ?? cell };
+  if (isDay(field)) {
+    if (isoDate.test(cell)) return { value: localTime.exec(cell)?.[1] ?? cell };
+    const reading = read(cell);
+    return 'day' in reading ? { value: reading.day } : reading;
+  }
   if (type instanceof z.ZodBoolean) {
-    const value = booleans[cell.toLowerCase()];
+    const value = booleans.get(cell.toLowerCase());
     return value === undefined ? { message: 'must be true or false' } : { value };
   }
   if (type instanceof z.ZodNumber)
@@ -107,36 +191,10 @@ function fromCell(field: z.ZodType, cell: string): { value: unknown } | { messag
   return { value: cell };
 }
 
-/** Normalizes a column name: "First name", first_name and FIRSTNAME are the same. */
-const normalizeHeader = (header: string) => header.toLowerCase().replace(/[\s_-]+/g, '');
-
-/** Maps the positions of the header to columns; returns missing columns and the errors of the header. */
-function readHeader(people: People, { line, cells }: SheetRow) {
-  const known = new Map([...columns[people].keys()].map((column) => [normalizeHeader(column), column]));
-  const columnAt = cells.map((header) => known.get(normalizeHeader(header)));
-  const required = [...columns[people]].filter(([, field]) => isRequired(field)).map(([column]) => column);
-  const missing = required.filter((column) => !columnAt.includes(column));
+/** The valid values of a row, the errors of the others, and the dates that the school has to read. */
+function readRow({ line, cells }: SheetRow, { people, columnAt, header, readDate: read }: Reading) {
   const errors: RowError[] = [];
-  for (const [position, header] of cells.entries()) {
-    const column = columnAt[position];
-    if (header === '') continue;
-    if (!column)
-      errors.push({
-        row: line,
-        column: header.slice(0, 100),
-        message: `is not a known column. Available: ${listed(people)}`,
-      });
-    else if (columnAt.indexOf(column) < position)
-      errors.push({ row: line, column, message: 'appears twice in the header' });
-  }
-  for (const column of missing)
-    errors.push({ row: line, column, message: `is missing in the header. Required: ${required.join(' and ')}` });
-  return { columnAt, missing, errors };
-}
-
-/** The valid values of a row, and the errors of the others. */
-function readRow(people: People, { line, cells }: SheetRow, columnAt: (string | undefined)[], header: string[]) {
-  const errors: RowError[] = [];
+  const dates: OpenDate[] = [];
   const given: Record<string, unknown> = {};
   for (const [position, cell] of cells.entries()) {
     if (cell === '') continue;
@@ -149,20 +207,31 @@ function readRow(people: People, { line, cells }: SheetRow, columnAt: (string | 
     const column = columnAt[position] ?? '';
     const field = columns[people].get(column);
     if (!field) continue;
-    const read = fromCell(field, cell);
-    if ('message' in read) errors.push({ row: line, column, message: read.message });
-    else given[column] = read.value;
+    const value = fromCell(field, cell, read);
+    if ('message' in value) errors.push({ row: line, column, message: value.message });
+    else if ('either' in value) dates.push({ row: line, column, ...value.either });
+    // Of several columns for a boolean, all must be true.
+    else if (given[column] !== false) given[column] = value.value;
   }
   const values = coerce(rows[people], given) as Record<string, unknown>;
   const parsed = rows[people].safeParse(values);
-  if (parsed.success) return { row: { row: line, ...parsed.data }, errors };
+  if (parsed.success) return { row: { row: line, ...parsed.data }, errors, dates };
   errors.push(...details(parsed.error).map(({ path, message }) => ({ row: line, column: path, message })));
   const valid = Object.entries(values).flatMap(([column, value]) => {
     const alone = columns[people].get(column)?.safeParse(value);
     return alone?.success ? [[column, alone.data] as const] : [];
   });
-  return { row: { row: line, ...Object.fromEntries(valid) }, errors };
+  return { row: { row: line, ...Object.fromEntries(valid) }, errors, dates };
 }
+
+/** Whether a row is about somebody else, by its role. */
+const isSkipped = ({ cells }: SheetRow, { people, columnAt }: Reading): boolean => {
+  const role = cells[columnAt.indexOf('role')] ?? '';
+  return role !== '' && !roles[people].has(role.toLowerCase());
+};
+
+/** The options of an import. */
+type Options = z.output<typeof form>;
 
 /**
  * Reads and validates a file and passes the rows to the operation. Yields to the event loop every 100 rows, so that
@@ -171,29 +240,58 @@ function readRow(people: People, { line, cells }: SheetRow, columnAt: (string | 
 function importer(people: People): Handler {
   return async ({ req, res, params, call }) => {
     if (!req.upload) throw new Error('The route requires an upload.');
+    const options = params as Options;
     const signal = disconnectSignal(res);
-    const [header = { line: 1, cells: [] }, ...lines] = await readSheet(req.upload, maxRows + 1, {
+    const [header = { line: 1, cells: [] }, ...all] = await readSheet(req.upload, maxRows + 1, {
       owner: requestOwner(req),
       signal,
     });
-    const { columnAt, missing, errors } = readHeader(people, header);
-    if (lines.length === 0) errors.push({ row: null, column: null, message: 'The file has no rows below its header.' });
+    const choice = { columns: options.columns ?? {}, ignoreUnknown: options.ignore_unknown === 'true' };
+    const faults = columnFaults(choice, headers[people], header.cells);
+    if (faults.length > 0)
+      throw new ApiError('validation_error', `columns: ${faults[0]?.[1] ?? ''}`, {
+        details: faults.map(([column, message]) => ({ path: `columns.${column}`.slice(0, 100), message })),
+      });
+    const { columnAt, missing, mapping, unknown, errors: headerErrors } = readHeader(headers[people], choice, header);
+    const reading: Reading = {
+      people,
+      columnAt,
+      header: header.cells,
+      readDate: options.date_format === undefined ? readDate : dateReader(options.date_format),
+    };
+    const lines = all.filter((line) => !isSkipped(line, reading));
+    const errors: RowError[] = [...headerErrors];
+    if (lines.length === 0)
+      errors.push({
+        row: null,
+        column: null,
+        message:
+          all.length === 0
+            ? 'The file has no rows below its header.'
+            : `The file has no rows with the role ${people === 'students' ? 'student' : 'teacher'}.`,
+      });
     const values: object[] = [];
+    const dates: OpenDate[] = [];
     for (const [index, line] of lines.entries()) {
       if (index % 100 === 99) await yieldToEventLoop();
       signal.throwIfAborted();
-      const read = readRow(people, line, columnAt, header.cells);
+      const read = readRow(line, reading);
       values.push(read.row);
+      dates.push(...read.dates);
       errors.push(...read.errors.filter(({ column }) => column === null || !missing.includes(column)));
     }
     return call(`imports_${people}`, {
-      dry_run: params['dry_run'] === 'true',
-      allow_duplicates: params['allow_duplicates'] === 'true',
+      dry_run: options.dry_run === 'true',
+      allow_duplicates: options.allow_duplicates === 'true',
       columns: [...columns[people].keys()],
       checks: checks[people],
       header: header.line,
       count: lines.length,
+      skipped: all.length - lines.length,
+      mapping,
+      unknown_columns: unknown,
       rows: values,
+      dates,
       errors,
     });
   };
@@ -216,7 +314,7 @@ function template(people: People): FileHandler {
   return async ({ params, call }) => {
     const names = JSON.parse(await call(`imports_${people}_template`, {})) as Record<string, string[]>;
     const offered = [...columns[people]].filter(
-      ([column]) => !(column.endsWith('_id') && column.slice(0, -3) in names),
+      ([column]) => column !== 'role' && !(column.endsWith('_id') && column.slice(0, -3) in names),
     );
     const longest = Math.max(0, ...Object.values(names).map((list) => list.length));
     const namesSheet = {
@@ -244,15 +342,67 @@ const allowDuplicates = flag.optional().meta({
   description: 'Also imports rows that repeat an earlier row or a person of the school. Otherwise they are a 409.',
 });
 
+const maxColumnsLength = 10_000;
+
+/** A JSON object in a query or a form: {"Their header": "our_field"}. */
+const chosenColumns = z
+  .string()
+  .max(maxColumnsLength)
+  .transform((text, context): Record<string, string | null> => {
+    const parsed = z.record(z.string(), z.string().nullable()).safeParse(parseJson(text));
+    if (parsed.success) return parsed.data;
+    context.addIssue({ code: 'custom', message: 'must be a JSON object, such as {"Their header": "first_name"}' });
+    return z.NEVER;
+  })
+  .optional()
+  .meta({
+    description:
+      'The fields of columns whose header is not known, as JSON; null for a column to leave out. They count more ' +
+      'than what the headers mean.',
+    examples: ['{"Pupil forename": "first_name", "Locker": null}'],
+    override: { type: 'string', maxLength: maxColumnsLength },
+  });
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+const ignoreUnknown = flag.optional().meta({
+  description: 'Leaves out columns that are not known. Otherwise they are errors. The report lists them.',
+});
+
+const dateFormat = z
+  .string()
+  .refine(isDateFormat, 'must be a format such as DD/MM/YYYY, MM/DD/YYYY or DD MMM YYYY')
+  .optional()
+  .meta({
+    description:
+      'The format of all dates: `DD`, `MM` (`MMM` for a name) and `YYYY` in their order, with what is between them. ' +
+      '`YYYY-MM-DD` and the dates of an .xlsx are always read. Without it, dates are read as the locale of the ' +
+      'school writes them; a date that can be two days is an error.',
+    examples: ['DD/MM/YYYY'],
+  });
+
 const fileDescription =
   'A .csv (UTF-8; comma, semicolon, tab or `|`) or .xlsx (its first visible sheet, with its hidden rows) of at most ' +
   `${String(maxRows)} rows and ${String(maxBytes / 1024 / 1024)} MB, whose first line has the column names. ` +
+  'The usual headers of other systems are known, such as `DOB`, `givenName`, `Roll No` and `Guardian`. ' +
   'All rows are imported or none: if there are errors, the response is a 400 whose details list each error by ' +
   '`rows.<line>.<column>`. Rows that repeat a person are warnings in a dry run; otherwise they are a 409, whose ' +
   'details list each by `rows.<line>`, unless `allow_duplicates` is true.';
 
 const upload = { fields: ['file'], maxBytes, types: [csvType, xlsxType] };
-const form = z.strictObject({ dry_run: dryRun, allow_duplicates: allowDuplicates });
+const form = z.strictObject({
+  dry_run: dryRun,
+  allow_duplicates: allowDuplicates,
+  columns: chosenColumns,
+  ignore_unknown: ignoreUnknown,
+  date_format: dateFormat,
+});
 const format = z.strictObject({ format: fileFormat().default('csv') });
 
 export const imports = resource('', 'Imports', 'Imports of students or teachers from a file.', {
