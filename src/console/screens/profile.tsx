@@ -45,11 +45,7 @@ function ProfileForm({
               isRequired
               input={{ autocomplete: 'given-name' }}
             />
-            <TextField
-              label="Last name"
-              {...form.field('last_name')}
-              input={{ autocomplete: 'family-name' }}
-            />
+            <TextField label="Last name" {...form.field('last_name')} input={{ autocomplete: 'family-name' }} />
           </div>
           <TextField label="Phone" {...form.field('phone')} input={{ autocomplete: 'tel' }} />
           <dl class="facts">
