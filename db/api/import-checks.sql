@@ -56,17 +56,41 @@ $$;
 comment on function api.import_login_errors is
   'Errors for the rows that ask for a user account without an email address, or with one that is already in use.';
 
-create function api.import_plan_errors(p_rows jsonb, p_kind text) returns setof api.import_error
-  language sql stable as $$
+create function api.import_login_rows(p_rows jsonb, p_present jsonb) returns jsonb language sql stable as $$
+  select coalesce(jsonb_agg(
+      case when p_present ? (r ->> 'row')
+        then jsonb_strip_nulls(p_present -> (r ->> 'row')) - '{user_id,id}'::text[] || r else r end order by n), '[]')
+  from jsonb_array_elements(p_rows) with ordinality given (r, n)
+  where (r ->> 'create_user_account')::boolean and p_present -> (r ->> 'row') ->> 'user_id' is null;
+$$;
+comment on function api.import_login_rows is
+  'The rows that ask for a user account, of people who have none, with the stored values of what the row leaves empty.';
+
+create function api.import_missing(p_new jsonb) returns setof api.import_error language sql stable as $$
+  select (r ->> 'row')::integer, field, 'is required'
+  from jsonb_array_elements(p_new) r, unnest('{first_name,last_name}'::text[]) field
+  where r ->> field is null;
+$$;
+comment on function api.import_missing is
+  'Errors for the rows of new people without a name. The facade cannot know which rows are new.';
+
+create function api.import_plan_errors(p_new jsonb, p_changes jsonb, p_present jsonb, p_kind text)
+  returns setof api.import_error language sql stable as $$
   select
     null::integer,
     null,
     format('The plan %s allows %s active %s. The school has %s, and this file adds %s.',
       plan, allowed, p_kind, used, active)
   from (
-    select count(*) as active
-    from jsonb_array_elements(p_rows) r
-    where coalesce((r ->> 'is_active')::boolean, true)
+    select coalesce(sum(added), 0) as active
+    from (
+      select coalesce((r ->> 'is_active')::boolean, true)::integer as added from jsonb_array_elements(p_new) r
+      union all
+      select (c #>> '{set,is_active}')::boolean::integer
+        - (p_present -> (c ->> 'row') ->> 'is_active')::boolean::integer
+      from jsonb_array_elements(p_changes) c
+      where c -> 'set' ? 'is_active'
+    ) person
   ) file,
   (
     select

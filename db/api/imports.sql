@@ -1,10 +1,11 @@
--- /api/students/import, /api/teachers/import: creates all people in a file, or none; and the template files. The facade
--- reads the file and validates each row like a single create. These functions check what needs the database. Both take
+-- /api/students/import, /api/teachers/import: creates or updates all people in a file, or none; and the template files.
+-- The facade reads the file and validates each row like a single create. These functions check what needs the database.
+-- Both take
 -- {dry_run, allow_duplicates, columns, checks, header, rows, errors, count}: `checks` are those of the columns
 -- (core.value_faults), `header` is the line number of the header, `rows` the valid values of each row with its line
 -- number (`row`), `errors` the errors found so far ({row, column, message}; without a row they are about the whole
 -- file), `count` the number of all rows. From this release on also {mapping, unknown_columns, skipped}, which the
--- report repeats, and `dates`, which the school reads (api.import_with_dates).
+-- report repeats, `dates`, which the school reads (api.import_with_dates), `mode` and `source`.
 
 select core.define_operation('imports_students', p_permission => 'student.create', p_idempotent => true,
   p_errors => '{plan_limit_reached,conflict,invalid_reference}');
@@ -113,6 +114,9 @@ begin
     'errors', v_errors,
     'warnings', v_warnings,
     'ids', coalesce(p_ids, '{}'),
+    'updated', case when not (p ->> 'dry_run')::boolean then jsonb_array_length(p #> '{result,changed}') else 0 end,
+    'unchanged', jsonb_array_length(p #> '{result,unchanged}'),
+    'result', p -> 'result',
     'skipped', coalesce((p ->> 'skipped')::integer, 0),
     'mapping', coalesce(p -> 'mapping', '[]'),
     'unknown_columns', coalesce(p -> 'unknown_columns', '[]'),
@@ -194,101 +198,187 @@ comment on function api.admission_numbers_next is
   'Draws the next p_count admission numbers of the school, except those that students or the file (p_given) already '
   'have. The caller must have locked the counter.';
 
-create function api.imports_students(p jsonb) returns json language plpgsql as $$
+create function api.import_numbered(p_rows jsonb) returns jsonb language plpgsql as $$
 declare
-  v_rows jsonb;
-  v_is_dry_run boolean := (p ->> 'dry_run')::boolean;
   v_given text[] := array(
     select r ->> 'admission_number'
-    from jsonb_array_elements(p -> 'rows') r
+    from jsonb_array_elements(p_rows) r
     where r ->> 'admission_number' is not null);
-  v_references record;
-  v_warnings api.import_error[];
-  v_report json;
-  v_numbers text[];
-  v_logins jsonb;
-  v_ids bigint[];
+  v_numbers text[] := api.admission_numbers_next(jsonb_array_length(p_rows) - cardinality(v_given), v_given);
 begin
+  return (
+    select coalesce(jsonb_agg(jsonb_build_object('admission_number', v_numbers[unnumbered]) || r order by n), '[]')
+    from (
+      select r, n, count(*) filter (where r ->> 'admission_number' is null) over (order by n) as unnumbered
+      from jsonb_array_elements(p_rows) with ordinality given (r, n)
+    ) numbered);
+end $$;
+comment on function api.import_numbered is
+  'New students with admission numbers: rows without one get the next of the school. The caller must have locked the '
+  'counter.';
+
+create function api.import_outcome(
+    p jsonb, p_new jsonb, p_changes jsonb, p_errors api.import_error[], p_logins jsonb) returns jsonb
+  language sql stable as $$
+  with refused as materialized (
+    select row_number, jsonb_agg(concat_ws(' ', field, message) order by field) as messages
+    from unnest(p_errors)
+    where row_number > (p ->> 'header')::integer
+    group by row_number
+    union all
+    -- With an error in the header no row is valid.
+    select (r ->> 'row')::integer, '["The header of the file has errors."]'
+    from jsonb_array_elements(p -> 'rows') r
+    where exists (select from unnest(p_errors) where row_number = (p ->> 'header')::integer)
+      and (r ->> 'row')::integer not in (select row_number from unnest(p_errors) where row_number is not null)
+  ), change as (
+    select
+      n, (c ->> 'row')::integer as row_number, (c - 'set') || jsonb_build_object(
+        'creates_login', p_logins ? (c ->> 'row')) as c,
+      c -> 'changes' <> '[]' or p_logins ? (c ->> 'row') as is_changed
+    from jsonb_array_elements(p_changes) with ordinality given (c, n)
+    where (c ->> 'row')::integer not in (select row_number from refused)
+  )
+  select jsonb_build_object(
+    'created', (
+      select coalesce(jsonb_agg(jsonb_build_object(
+        'row', (r ->> 'row')::integer, 'name', core.full_name(r ->> 'first_name', r ->> 'last_name')) order by n), '[]')
+      from jsonb_array_elements(p_new) with ordinality given (r, n)
+      where (r ->> 'row')::integer not in (select row_number from refused)),
+    'changed', (select coalesce(jsonb_agg(c order by n) filter (where is_changed), '[]') from change),
+    'unchanged', (
+      select coalesce(
+        jsonb_agg(c - '{changes,note,creates_login}'::text[] order by n) filter (where not is_changed), '[]')
+      from change),
+    'refused', (
+      select coalesce(
+        jsonb_agg(jsonb_build_object('row', row_number, 'messages', messages) order by row_number), '[]')
+      from refused));
+$$;
+comment on function api.import_outcome is
+  'What becomes of each row: {created, changed, unchanged, refused}. `changed` has old and new values.';
+
+create function api.import_people(p_table text, p jsonb) returns json language plpgsql as $$
+declare
+  v_mode text := coalesce(p ->> 'mode', 'create');
+  v_source text := coalesce(p ->> 'source', 'import');
+  v_is_dry_run boolean := (p ->> 'dry_run')::boolean;
+  v_number text := case p_table when 'student' then 'admission_number' else 'employee_number' end;
+  v_writable text[] := (select writable from core.record where name = p_table);
+  v_in_use text[] := '{}';
+  v_ids jsonb := '{}';
+  v_errors api.import_error[];
+  v_matched record;
+  v_matches jsonb;
+  v_references record;
+  v_present jsonb;
+  v_new jsonb;
+  v_changes jsonb;
+  v_logins jsonb;
+  v_warnings api.import_error[];
+  v_created bigint[];
+begin
+  if v_mode <> 'create' then
+    perform api.require_import_updates(p_table);
+  end if;
   p := api.import_checked(p);
-  v_rows := p -> 'rows';
-  if not v_is_dry_run then
+  perform api.import_begin(p_table, v_is_dry_run);
+  select matches, errors into v_matched from api.import_matches(p_table, p -> 'rows', v_mode, v_source);
+  v_matches := v_matched.matches;
+  v_present := api.import_present(p_table, v_matches, v_source);
+  p := p || jsonb_build_object('rows', api.import_differing(p -> 'rows', v_present));
+  v_new := (
+    select coalesce(
+      jsonb_agg(
+        case when (p ->> 'allow_single_names')::boolean then '{"last_name": ""}' || r else r end order by n),
+      '[]')
+    from jsonb_array_elements(p -> 'rows') with ordinality given (r, n)
+    where not v_matches ? (r ->> 'row') and v_mode <> 'update');
+  if p_table = 'student' then
+    select ids, errors into v_references from api.import_references(p -> 'rows');
+    v_ids := v_references.ids;
+    v_errors := v_references.errors;
+  end if;
+  v_changes := api.import_changes(p_table, (
+      select coalesce(jsonb_agg(r order by n), '[]')
+      from jsonb_array_elements(p -> 'rows') with ordinality given (r, n)
+      where v_matches ? (r ->> 'row')), v_present, v_ids);
+  if v_mode = 'create' then
+    execute format('select array(select %I from %I where deleted_at is null)', v_number, p_table) into v_in_use;
+  end if;
+  v_logins := api.import_login_rows(p -> 'rows', v_present);
+  v_warnings := array(select w from api.import_repeats(p_table, v_new) w);
+  v_errors := v_errors || v_matched.errors
+    || array(select e from api.import_grade_errors(v_changes, v_present) e)
+    || array(select e from api.import_duplicates(p -> 'rows', v_number, v_in_use) e)
+    || array(select e from api.import_duplicates(p -> 'rows', 'external_id', '{}') e)
+    || array(select e from api.import_login_errors(v_logins) e)
+    || array(select e from api.import_missing(v_new) e where v_mode = 'upsert')
+    || case when v_is_dry_run then
+      array(select e from api.import_plan_errors(v_new, v_changes, v_present, p_table || 's') e) end;
+  p := p || jsonb_build_object('result', api.import_outcome(
+    p,
+    v_new,
+    v_changes,
+    v_errors || array(
+      select ((e ->> 'row')::integer, e ->> 'column', e ->> 'message')::api.import_error
+      from jsonb_array_elements(p -> 'errors') e),
+    (select coalesce(jsonb_object_agg(r ->> 'row', true), '{}') from jsonb_array_elements(v_logins) r)));
+  if v_is_dry_run then
+    return api.import_report(p, v_errors, v_warnings);
+  end if;
+  perform api.import_report(p, v_errors, v_warnings);
+  v_logins := api.import_logins(v_logins, p_table);
+  if p_table = 'student' and v_new <> '[]' then
+    v_new := api.import_numbered(v_new);
+  end if;
+  select api.import_insert(p_table, v_writable, jsonb_agg(
+      '{"is_active": true}' || r || coalesce(v_ids -> (r ->> 'row'), '{}')
+        || jsonb_build_object('user_id', v_logins -> (r ->> 'row'))
+      order by n))
+    into v_created
+    from jsonb_array_elements(v_new) with ordinality given (r, n);
+  v_changes := (
+    select coalesce(jsonb_agg(case when v_logins ? (c ->> 'row')
+      then jsonb_set(c, '{set,user_id}', v_logins -> (c ->> 'row')) else c end), '[]')
+    from jsonb_array_elements(v_changes) c);
+  perform api.import_update(p_table, v_changes);
+  perform api.import_external_ids(p_table, v_source, (
+    select coalesce(jsonb_agg(jsonb_build_object('id', id, 'external_id', external_id)), '[]')
+    from (
+      select v_created[n] as id, r ->> 'external_id' as external_id
+      from jsonb_array_elements(v_new) with ordinality given (r, n)
+      union all
+      select (c ->> 'id')::bigint, c #>> '{set,external_id}' from jsonb_array_elements(v_changes) c
+    ) person));
+  perform core.enforce_plan_limits();
+  if v_logins <> '{}' then
+    perform core.notify('account.created', jsonb_build_object(
+      'user_ids', array(select value::bigint from jsonb_each_text(v_logins))));
+  end if;
+  return api.import_report(p, '{}', v_warnings, v_created);
+end $$;
+comment on function api.import_people is
+  'Imports students or teachers. Each row creates a person or, if the mode is update or upsert, changes the one that '
+  'it matches. The email of a login never changes by a file.';
+
+create function api.imports_students(p jsonb) returns json language plpgsql as $$
+begin
+  if not (p ->> 'dry_run')::boolean and p ->> 'mode' is distinct from 'update' then
     -- Locks the counter first, in the same order as a single create. Otherwise the two could deadlock.
     insert into counter as c (name, value) values ('admission_number', 0)
       on conflict (name) do update set value = c.value;
   end if;
-  perform api.import_begin('student', v_is_dry_run);
-  v_warnings := array(select w from api.import_repeats('student', v_rows) w);
-  select ids, errors into v_references from api.import_references(v_rows);
-  v_report := api.import_report(p, v_references.errors
-    || array(
-      select e
-      from api.import_duplicates(
-        v_rows, 'admission_number', array(select admission_number from student where deleted_at is null)) e)
-    || array(select e from api.import_login_errors(v_rows) e)
-    || case when v_is_dry_run then array(select e from api.import_plan_errors(v_rows, 'students') e) end,
-    v_warnings);
-  if v_is_dry_run then
-    return v_report;
-  end if;
-  v_logins := api.import_logins(v_rows, 'student');
-  v_numbers := api.admission_numbers_next(jsonb_array_length(v_rows) - cardinality(v_given), v_given);
-  select api.import_insert('student', (select writable from core.record where name = 'student'), jsonb_agg(
-      jsonb_build_object('is_active', true, 'admission_number', v_numbers[unnumbered])
-        || value
-        || coalesce(v_references.ids -> (value ->> 'row'), '{}')
-        || jsonb_build_object('user_id', v_logins -> (value ->> 'row'))
-      order by n))
-    into v_ids
-    from (
-      select value, n, count(*) filter (where value ->> 'admission_number' is null) over (order by n) as unnumbered
-      from jsonb_array_elements(v_rows) with ordinality r (value, n)
-    ) r;
-  perform core.enforce_plan_limits();
-  if v_logins <> '{}' then
-    perform core.notify('account.created', jsonb_build_object(
-      'user_ids', array(select value::bigint from jsonb_each_text(v_logins))));
-  end if;
-  return api.import_report(p, '{}', v_warnings, v_ids);
+  return api.import_people('student', p);
 end $$;
 comment on function api.imports_students is
-  'Imports students. Returns {dry_run, rows, valid, created, errors, warnings, ids}. Raises validation_error with all '
-  'errors, conflict with the rows that repeat a person, or plan_limit_reached.';
+  'Imports students. Returns {dry_run, rows, valid, created, updated, unchanged, errors, warnings, ids, result, …}. '
+  'Raises validation_error with all errors, conflict with the rows that repeat a person, plan_limit_reached, or '
+  'forbidden for updates by a user who may not read and update all students.';
 
-create function api.imports_teachers(p jsonb) returns json language plpgsql as $$
-declare
-  v_rows jsonb;
-  v_is_dry_run boolean := (p ->> 'dry_run')::boolean;
-  v_warnings api.import_error[];
-  v_report json;
-  v_logins jsonb;
-  v_ids bigint[];
-begin
-  p := api.import_checked(p);
-  v_rows := p -> 'rows';
-  perform api.import_begin('teacher', v_is_dry_run);
-  v_warnings := array(select w from api.import_repeats('teacher', v_rows) w);
-  v_report := api.import_report(p,
-    array(
-      select e
-      from api.import_duplicates(
-        v_rows, 'employee_number', array(select employee_number from teacher where deleted_at is null)) e)
-    || array(select e from api.import_login_errors(v_rows) e)
-    || case when v_is_dry_run then array(select e from api.import_plan_errors(v_rows, 'teachers') e) end,
-    v_warnings);
-  if v_is_dry_run then
-    return v_report;
-  end if;
-  v_logins := api.import_logins(v_rows, 'teacher');
-  select api.import_insert('teacher', (select writable from core.record where name = 'teacher'), jsonb_agg(
-      '{"is_active": true}' || value || jsonb_build_object('user_id', v_logins -> (value ->> 'row')) order by n))
-    into v_ids from jsonb_array_elements(v_rows) with ordinality r (value, n);
-  perform core.enforce_plan_limits();
-  if v_logins <> '{}' then
-    perform core.notify('account.created', jsonb_build_object(
-      'user_ids', array(select value::bigint from jsonb_each_text(v_logins))));
-  end if;
-  return api.import_report(p, '{}', v_warnings, v_ids);
-end $$;
+create function api.imports_teachers(p jsonb) returns json language sql as $$
+  select api.import_people('teacher', p);
+$$;
 comment on function api.imports_teachers is 'Imports teachers, like api.imports_students.';
 
 create function api.imports_students_template(p jsonb) returns json language sql stable as $$

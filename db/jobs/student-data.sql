@@ -277,6 +277,7 @@ begin
           where id = $1
         $sql$),
       ('student_document', 'delete from student_document where student_id = $1'),
+      ('student_external_id', 'delete from student_external_id where student_id = $1'),
       ('student_fee', $sql$
         update student_fee set waive_reason = null
           where student_id = $1 and waive_reason is not null

@@ -37,7 +37,10 @@ const decisions = globSync('docs/decisions/*.md', { cwd: root })
 /** The pages in the order of the menu. Paths are relative to the repository. */
 const groups: { title: string; isFolded?: boolean; paths: string[] }[] = [
   { title: 'Start here', paths: ['README.md', 'docs/tour.md', 'docs/glossary.md'] },
-  { title: 'Using the API', paths: ['api', 'api-keys', 'webhooks', 'analytics'].map((name) => `docs/${name}.md`) },
+  {
+    title: 'Using the API',
+    paths: ['api', 'moving-in', 'api-keys', 'webhooks', 'analytics'].map((name) => `docs/${name}.md`),
+  },
   {
     title: 'Running the service',
     paths: [

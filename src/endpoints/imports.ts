@@ -7,9 +7,10 @@ import { checkOf, type PlacedCheck } from '../http/checks.ts';
 import { coerce } from '../http/coercion.ts';
 import { fileFormat } from './parts/exports.ts';
 import { columnFaults, type FileFields, readHeader, synonyms } from './parts/import-columns.ts';
-import { dateReader, type EitherDay, isDateFormat, readDate } from './parts/import-dates.ts';
+import { dateReader, type EitherDay, readDate } from './parts/import-dates.ts';
+import { form } from './parts/import-options.ts';
 import { ApiError } from '../domain/errors.ts';
-import { flag, id, optionalNameText } from '../http/schemas.ts';
+import { id, optionalNameText } from '../http/schemas.ts';
 import { csvType, readSheet, sheetFile, type SheetRow, xlsxType } from '../documents/spreadsheets.ts';
 import { details } from '../http/body/validate.ts';
 import { StudentInput } from './students.ts';
@@ -20,6 +21,7 @@ const maxBytes = 10 * 1024 * 1024;
 
 const name = (description: string) => optionalNameText(200).meta({ description });
 
+const external_id = name('The id of the person in the system that the file comes from. It is kept for its `source`.');
 const role = name(
   'The role of the person. Rows with a role of other people are skipped, because files of users have all people.',
 );
@@ -33,16 +35,19 @@ const rows = {
       class: name('Name and section of a class of the current academic year, as in `class_name`.'),
       grade: name('Name, number or sequence of a grade. Not needed if the row has a class.'),
       religion: name('Name of a religion.'),
+      external_id,
       role,
     }),
-  teachers: z.strictObject(TeacherInput.shape).omit({ password: true }).extend({ role }),
+  teachers: z.strictObject(TeacherInput.shape).omit({ password: true }).extend({ external_id, role }),
 };
+/** A row that may change a person: an empty cell keeps what is there. The database knows which rows are new. */
+const changes = { students: rows.students.partial(), teachers: rows.teachers.partial() };
 
-type People = keyof typeof rows;
+export type People = keyof typeof rows;
 
 /** The columns that a file may have. */
 const fields = (people: People) => new Map<string, z.ZodType>(Object.entries(rows[people].shape));
-const columns = { students: fields('students'), teachers: fields('teachers') };
+export const columns = { students: fields('students'), teachers: fields('teachers') };
 const listed = (people: People) => [...columns[people].keys()].join(', ');
 
 /** Whether every row needs a value in the column. */
@@ -71,7 +76,7 @@ const columnChecks = (people: People): PlacedCheck[] =>
 const checks = { students: columnChecks('students'), teachers: columnChecks('teachers') };
 
 /** Whether the values of a column are days. */
-const isDay = (field: z.ZodType) => checkOf(field)?.check === 'day';
+export const isDay = (field: z.ZodType) => checkOf(field)?.check === 'day';
 
 interface RowError {
   /** Line number in the file, from 1; null for the whole file. */
@@ -88,6 +93,37 @@ const Finding = z
   })
   .meta({ id: 'ImportFinding' });
 
+const personName = z.string().meta({ examples: ['Amina Okafor'] });
+const row = z.int().meta({ description: 'The line number in the file, from 1.' });
+
+const Result = z
+  .object({
+    created: z.array(z.object({ row, name: personName })),
+    changed: z.array(
+      z.object({
+        row,
+        id,
+        name: personName,
+        changes: z.array(
+          z.object({ field: z.string().meta({ examples: ['phone'] }), old: z.unknown(), new: z.unknown() }),
+        ),
+        creates_login: z.boolean(),
+        note: z
+          .string()
+          .nullable()
+          .meta({ examples: ['The email of the login does not change.'] }),
+      }),
+    ),
+    unchanged: z.array(z.object({ row, id, name: personName })),
+    refused: z.array(
+      z.object({ row, messages: z.array(z.string().meta({ examples: ['date_of_birth must be a date, YYYY-MM-DD'] })) }),
+    ),
+  })
+  .meta({
+    id: 'ImportResult',
+    description: 'What becomes of each row, in a dry run what would. Old and new values are those of the fields.',
+  });
+
 export const Report = z
   .object({
     dry_run: z.boolean(),
@@ -101,6 +137,9 @@ export const Report = z
         'email or phone number.',
     }),
     ids: z.array(id).meta({ description: 'The ids of the created records, in the order of the rows.' }),
+    updated: z.int().meta({ description: 'The number of changed records.' }),
+    unchanged: z.int().meta({ description: 'The number of rows that change nothing.' }),
+    result: Result,
     skipped: z.int().meta({ description: 'The number of rows with a role of other people. They count nowhere else.' }),
     mapping: z
       .array(
@@ -155,6 +194,9 @@ const booleans = new Map([
 /** How a file is read. */
 interface Reading {
   people: People;
+  /** A row without a last name is a person with a single name. */
+  allowsSingleNames: boolean;
+  schema: z.ZodObject;
   /** The field of each column. */
   columnAt: (string | undefined)[];
   header: string[];
@@ -192,7 +234,10 @@ function fromCell(
 }
 
 /** The valid values of a row, the errors of the others, and the dates that the school has to read. */
-function readRow({ line, cells }: SheetRow, { people, columnAt, header, readDate: read }: Reading) {
+function readRow(
+  { line, cells }: SheetRow,
+  { people, schema, allowsSingleNames, columnAt, header, readDate: read }: Reading,
+) {
   const errors: RowError[] = [];
   const dates: OpenDate[] = [];
   const given: Record<string, unknown> = {};
@@ -213,8 +258,9 @@ function readRow({ line, cells }: SheetRow, { people, columnAt, header, readDate
     // Of several columns for a boolean, all must be true.
     else if (given[column] !== false) given[column] = value.value;
   }
-  const values = coerce(rows[people], given) as Record<string, unknown>;
-  const parsed = rows[people].safeParse(values);
+  if (allowsSingleNames && columnAt.includes('last_name')) given['last_name'] ??= '';
+  const values = coerce(schema, given) as Record<string, unknown>;
+  const parsed = schema.safeParse(values);
   if (parsed.success) return { row: { row: line, ...parsed.data }, errors, dates };
   errors.push(...details(parsed.error).map(({ path, message }) => ({ row: line, column: path, message })));
   const valid = Object.entries(values).flatMap(([column, value]) => {
@@ -247,14 +293,18 @@ function importer(people: People): Handler {
       signal,
     });
     const choice = { columns: options.columns ?? {}, ignoreUnknown: options.ignore_unknown === 'true' };
-    const faults = columnFaults(choice, headers[people], header.cells);
+    const isCreate = options.mode === undefined || options.mode === 'create';
+    const known = isCreate ? headers[people] : { ...headers[people], required: [] };
+    const faults = columnFaults(choice, known, header.cells);
     if (faults.length > 0)
       throw new ApiError('validation_error', `columns: ${faults[0]?.[1] ?? ''}`, {
         details: faults.map(([column, message]) => ({ path: `columns.${column}`.slice(0, 100), message })),
       });
-    const { columnAt, missing, mapping, unknown, errors: headerErrors } = readHeader(headers[people], choice, header);
+    const { columnAt, missing, mapping, unknown, errors: headerErrors } = readHeader(known, choice, header);
     const reading: Reading = {
       people,
+      allowsSingleNames: isCreate && options.allow_single_names === 'true',
+      schema: isCreate ? rows[people] : changes[people],
       columnAt,
       header: header.cells,
       readDate: options.date_format === undefined ? readDate : dateReader(options.date_format),
@@ -283,6 +333,9 @@ function importer(people: People): Handler {
     return call(`imports_${people}`, {
       dry_run: options.dry_run === 'true',
       allow_duplicates: options.allow_duplicates === 'true',
+      allow_single_names: options.allow_single_names === 'true',
+      mode: options.mode ?? 'create',
+      source: options.source ?? 'import',
       columns: [...columns[people].keys()],
       checks: checks[people],
       header: header.line,
@@ -314,7 +367,8 @@ function template(people: People): FileHandler {
   return async ({ params, call }) => {
     const names = JSON.parse(await call(`imports_${people}_template`, {})) as Record<string, string[]>;
     const offered = [...columns[people]].filter(
-      ([column]) => column !== 'role' && !(column.endsWith('_id') && column.slice(0, -3) in names),
+      ([column]) =>
+        !['external_id', 'role'].includes(column) && !(column.endsWith('_id') && column.slice(0, -3) in names),
     );
     const longest = Math.max(0, ...Object.values(names).map((list) => list.length));
     const namesSheet = {
@@ -334,59 +388,6 @@ function template(people: People): FileHandler {
   };
 }
 
-const dryRun = flag
-  .optional()
-  .meta({ description: 'Only validates the file: returns 200 with the report and changes nothing.' });
-
-const allowDuplicates = flag.optional().meta({
-  description: 'Also imports rows that repeat an earlier row or a person of the school. Otherwise they are a 409.',
-});
-
-const maxColumnsLength = 10_000;
-
-/** A JSON object in a query or a form: {"Their header": "our_field"}. */
-const chosenColumns = z
-  .string()
-  .max(maxColumnsLength)
-  .transform((text, context): Record<string, string | null> => {
-    const parsed = z.record(z.string(), z.string().nullable()).safeParse(parseJson(text));
-    if (parsed.success) return parsed.data;
-    context.addIssue({ code: 'custom', message: 'must be a JSON object, such as {"Their header": "first_name"}' });
-    return z.NEVER;
-  })
-  .optional()
-  .meta({
-    description:
-      'The fields of columns whose header is not known, as JSON; null for a column to leave out. They count more ' +
-      'than what the headers mean.',
-    examples: ['{"Pupil forename": "first_name", "Locker": null}'],
-    override: { type: 'string', maxLength: maxColumnsLength },
-  });
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text) as unknown;
-  } catch {
-    return undefined;
-  }
-}
-
-const ignoreUnknown = flag.optional().meta({
-  description: 'Leaves out columns that are not known. Otherwise they are errors. The report lists them.',
-});
-
-const dateFormat = z
-  .string()
-  .refine(isDateFormat, 'must be a format such as DD/MM/YYYY, MM/DD/YYYY or DD MMM YYYY')
-  .optional()
-  .meta({
-    description:
-      'The format of all dates: `DD`, `MM` (`MMM` for a name) and `YYYY` in their order, with what is between them. ' +
-      '`YYYY-MM-DD` and the dates of an .xlsx are always read. Without it, dates are read as the locale of the ' +
-      'school writes them; a date that can be two days is an error.',
-    examples: ['DD/MM/YYYY'],
-  });
-
 const fileDescription =
   'A .csv (UTF-8; comma, semicolon, tab or `|`) or .xlsx (its first visible sheet, with its hidden rows) of at most ' +
   `${String(maxRows)} rows and ${String(maxBytes / 1024 / 1024)} MB, whose first line has the column names. ` +
@@ -396,13 +397,6 @@ const fileDescription =
   'details list each by `rows.<line>`, unless `allow_duplicates` is true.';
 
 const upload = { fields: ['file'], maxBytes, types: [csvType, xlsxType] };
-const form = z.strictObject({
-  dry_run: dryRun,
-  allow_duplicates: allowDuplicates,
-  columns: chosenColumns,
-  ignore_unknown: ignoreUnknown,
-  date_format: dateFormat,
-});
 const format = z.strictObject({ format: fileFormat().default('csv') });
 
 export const imports = resource('', 'Imports', 'Imports of students or teachers from a file.', {

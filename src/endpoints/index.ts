@@ -21,6 +21,7 @@ import { masterData } from './master-data.ts';
 import { notificationTemplates } from './notification-templates.ts';
 import { notifications } from './notifications.ts';
 import { feePayments, financePayments } from './payments.ts';
+import { peopleExports } from './people-exports.ts';
 import { pictures } from './pictures.ts';
 import { platform } from './platform.ts';
 import { platformApiKeys } from './platform-api-keys.ts';
@@ -60,6 +61,7 @@ export const resources: readonly Resource[] = [
   twoFactor,
   operators,
   imports,
+  peopleExports,
   students,
   teachers,
   classes,

@@ -233,7 +233,8 @@ describe('routes, operations and functions', () => {
         .filter((name) => name.endsWith(ending))
         .map((name) => name.slice(0, -ending.length));
     // /graphql is not a resource.
-    const inSql = (await resources('db/api', '.sql')).filter((name) => name !== 'analytics');
+    // The files import-… are parts of imports.
+    const inSql = (await resources('db/api', '.sql')).filter((name) => !/^(analytics$|import-)/.test(name));
     const inEndpoints = (await resources('src/endpoints', '.ts')).filter((name) => name !== 'index');
     const inTests = await resources('test/api', '.test.ts');
     expect(inSql.sort()).toEqual(inEndpoints.sort());
@@ -541,6 +542,10 @@ describe('a field of a body', () => {
     'POST /api/timetable/generate time_limit_seconds': 'The handler passes it to the generator.',
     'POST /api/timetable/generate seed': 'The handler passes it to the generator.',
     'POST /api/timetable/generate allow_partial': 'The handler stores no partial timetable without it.',
+    'POST /api/students/import date_format': 'The handler reads the file with it.',
+    'POST /api/students/import ignore_unknown': 'The handler reads the file with it.',
+    'POST /api/teachers/import date_format': 'The handler reads the file with it.',
+    'POST /api/teachers/import ignore_unknown': 'The handler reads the file with it.',
     'POST /api/timetable/generate dry_run': 'The handler stores nothing with it.',
     'POST /api/platform/tenants plan.name': 'Documented as ignored.',
     'PUT /api/platform/tenants/{id} plan.name': 'Documented as ignored.',
