@@ -134,6 +134,11 @@ comment on function api.import_present is
   'The stored values of the people whom rows update, by line, with their external id and the names that they refer to.';
 
 create function api.import_differing(p_rows jsonb, p_present jsonb) returns jsonb language sql stable as $$
+  with called as materialized (
+    select name, api.grades_called(name) as ids
+    from (select distinct r ->> 'grade' as name from jsonb_array_elements(p_rows) r where p_present <> '{}') named
+    where name is not null
+  )
   select coalesce(jsonb_agg(r - array(
       select cell.key
       from jsonb_each(r) cell
@@ -141,10 +146,10 @@ create function api.import_differing(p_rows jsonb, p_present jsonb) returns json
         and (
           cell.value = p_present -> (r ->> 'row') -> cell.key
           or core.name_key(cell.value #>> '{}') = core.name_key(p_present -> (r ->> 'row') ->> cell.key)
-          or cell.key = 'grade' and api.grades_called(cell.value #>> '{}')
-            = array[(p_present -> (r ->> 'row') ->> 'grade_id')::bigint])
+          or cell.key = 'grade' and c.ids = array[(p_present -> (r ->> 'row') ->> 'grade_id')::bigint])
     ) order by n), '[]')
-  from jsonb_array_elements(p_rows) with ordinality given (r, n);
+  from jsonb_array_elements(p_rows) with ordinality given (r, n)
+  left join called c on c.name = r ->> 'grade';
 $$;
 comment on function api.import_differing is
   'The rows without the references that people have already: the class may be full, or of an earlier year.';
