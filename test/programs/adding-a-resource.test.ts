@@ -53,7 +53,8 @@ async function applyDiff(block: string): Promise<void> {
 /** Appends a block to the file that its first line names. `NNNN` stands for the next number of a migration. */
 async function append(block: string): Promise<void> {
   const [first = '', ...lines] = block.split('\n');
-  const next = String(globSync('migrations/tenant/*.sql', { cwd: copy }).length + 1).padStart(4, '0');
+  const numbers = globSync('migrations/tenant/*.sql', { cwd: copy }).map((file) => Number(/\d{4}/.exec(file)?.[0]));
+  const next = String(Math.max(...numbers) + 1).padStart(4, '0');
   const path = join(copy, first.replace(/^.*>> /, '').replace('NNNN', next));
   const text = existsSync(path) ? `${await readFile(path, 'utf8')}\n` : '';
   await writeFile(path, `${text}${lines.join('\n')}\n`);
