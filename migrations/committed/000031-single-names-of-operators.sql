@@ -1,5 +1,5 @@
---! Previous: sha1:1d64f3cf089f4416b14f70a78256d6cf4f5678fe
---! Hash: sha1:7bb7e996996e132e9e77eea8e866d9fe63aa6e36
+--! Previous: sha1:b5657daa1187307ca1de51171d6bf35508712eb6
+--! Hash: sha1:a22d6c8cfcea75bb2fd95632a61ea0fbf1f405b6
 --! Message: single names of operators
 
 -- Operators and analysts with a single name have an empty last name.
