@@ -65,7 +65,7 @@ test('a mark is announced if it still stands, and not again unless another statu
   expect(await marked('absent')).toEqual(absent);
 });
 
-test('nobody is told about a student who was deleted', async () => {
+test('events about a deleted student send no notifications', async () => {
   const { data } = await admin.post<{ id: number }>(
     '/api/students',
     { first_name: 'Gone', last_name: 'Soon', class_id: classId, parent_email: 'gone.parent@home.example' },
@@ -156,7 +156,7 @@ test('a holiday or leave that is deleted and a user who is deactivated before th
   ).toEqual([]);
 });
 
-test('students and parents are told of an absence behind a message to a thousand users, and after an error', async () => {
+test('an absence is announced after a message to a thousand users, and after an attempt that failed', async () => {
   const { schema, database } = school;
   const absent = [expect.stringContaining('was marked absent')];
   await mark('present');
