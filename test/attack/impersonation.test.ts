@@ -182,7 +182,8 @@ describe('an operator who impersonates an admin', () => {
     expect(listed.filter(({ table_name }) => !stored.some(({ table }) => table === table_name))).toEqual([]);
     const automatic = /\.(id|created_at|updated_at)$/;
     expect(left.filter((name) => !automatic.test(name))).toEqual([
-      ...['api_key', 'calendar_feed', 'daily_run', 'device', 'notification_event', 'notification_template'],
+      ...['announced_mark', 'api_key', 'calendar_feed', 'daily_run', 'device'],
+      ...['notification_event', 'notification_template'],
       ...['role', 'role_permission'],
       ...['school.phone', 'school.email', 'school.website', 'school.action_url_hosts', 'school.payment_details'],
       'state_transition',
