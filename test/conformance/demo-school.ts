@@ -291,6 +291,7 @@ export async function prepareRequests(url: string, folder: string, dataDir: stri
     body: { student_ids: [promoted.id], to_class_id: nextClass.id, to_academic_year_id: nextYear.id },
   };
   const template = { body: { key: 'holiday.added', channel: 'push' } };
+  const importOptions = { columns: '{"first_name": "first_name"}', date_format: 'YYYY-MM-DD' };
   // The generated queries are no GraphQL.
   const query = '{ tenants { totalCount } }';
   const given: Record<string, Given> = {
@@ -313,8 +314,8 @@ export async function prepareRequests(url: string, folder: string, dataDir: stri
     auth_password_reset: { body: { token: resetToken, password: newPassword } },
     auth_email_verify_link: { query: { token: verifyTokens[0] ?? '' } },
     auth_email_verify: { body: { token: verifyTokens[1] } },
-    imports_students: { file: csv },
-    imports_teachers: { file: csv },
+    imports_students: { file: csv, body: importOptions },
+    imports_teachers: { file: csv, body: importOptions },
     students_me_dashboard: { as: 'student' },
     students_promote: promotion,
     students_promotion_preview: promotion,
