@@ -63,7 +63,7 @@ begin
     cross join (values ('A'), ('B')) s (section)
     order by y.is_current desc, g.sequence, s.section;
   insert into student (admission_number, roll_number, first_name, last_name, date_of_birth, gender, class_id, grade_id,
-      is_active, parent_name, parent_phone, parent_email, address)
+      is_active, left_on, parent_name, parent_phone, parent_email, address)
     select
       lpad(n::text, 6, '0'),
       (1 + (n - 1) / 24)::text,
@@ -74,6 +74,7 @@ begin
       c.id,
       c.grade_id,
       n <= p_students * 4 / 5,
+      case when n > p_students * 4 / 5 then make_date(v_year, 7, 31) end,
       v_given[1 + n * 17 % 37] || ' ' || v_family[1 + (n * 13 + n / 48) % 29],
       '+44 20 7946 ' || lpad((n % 1000)::text, 4, '0'),
       format('parent%s@bench.example', n),

@@ -128,15 +128,16 @@ begin
       'classes', cardinality(class.ids),
       'students', (
         select count(distinct e.student_id)
-        from enrollment e
-        where e.academic_year_id = y.id and e.status in ('active', 'completed')
+        from api.class_roll() e
+        where e.academic_year_id = y.id
           and (access.is_whole_school or e.class_id = any (class.ids))),
       'teachers', (
         select count(distinct cs.teacher_id)
         from core.class_staff() cs
         join teacher t on t.id = cs.teacher_id and t.deleted_at is null
         where cs.class_id = any (class.ids)),
-      'active_teachers', (select count(*) from teacher where is_active and deleted_at is null),
+      'active_teachers', (
+        select count(*) from teacher where not core.has_left(left_on, core.today()) and deleted_at is null),
       'attendance_rate', (
         select api.attendance_rate(sum(a.attended), 0, sum(a.marks))
         from attendance_total a

@@ -75,7 +75,7 @@ select core.define_record('attendance_class', p_table => 'class', p_key => 'c.id
   p_source => $$
     class c join grade g on g.id = c.grade_id join academic_year y on y.id = c.academic_year_id and y.is_current
     cross join lateral (select
-      (select count(*) from enrollment e where e.class_id = c.id and e.status = 'active') as students,
+      (select count(*) from core.enrolled() e where e.class_id = c.id) as students,
       (select present + absent + late from attendance_day d where d.class_id = c.id
         and d.date = (select core.today())) as marked) today
   $$,
@@ -85,7 +85,7 @@ select core.define_record('attendance_class', p_table => 'class', p_key => 'c.id
     today.students as student_count, coalesce(today.marked, 0) as marked_today,
     -- The counts do not tell: students who left during the day were marked too.
     coalesce(today.marked, 0) > 0 and today.students > 0 and not exists (
-      select from enrollment e where e.class_id = c.id and e.status = 'active' and not exists (
+      select from core.enrolled() e where e.class_id = c.id and not exists (
         select from attendance a where a.student_id = e.student_id and a.date = (select core.today())
           and a.class_id = c.id)) as is_marked_today
   $$,
@@ -217,8 +217,22 @@ begin
           select e.student_id
           from enrollment e
           where e.class_id = (select class_id from request)
-            and (e.status = 'active' or (select date from request) between e.starts_on and e.ends_on)
-        ) as belongs_to_class
+            and (e.ends_on is null
+              -- Nobody marks a student from the day on which the student left, or one who was deleted.
+              or ((core.covers(e.starts_on, e.ends_on, (select core.today()))
+                  or (select date from request) between e.starts_on and e.ends_on)
+                and not exists (
+                  select from student s
+                  where s.id = e.student_id
+                    and (s.deleted_at is not null or core.has_left(s.left_on, (select date from request))))))
+        )
+        -- But a mark that was made before can be corrected, and sent again with the others.
+        or exists (
+          select from attendance a, student s
+          where a.student_id = g.student_id and a.date = (select date from request)
+            and a.class_id = (select class_id from request)
+            and s.id = a.student_id and (s.left_on is not null or s.deleted_at is not null)
+            and (s.deleted_at is null or a.status = g.status)) as belongs_to_class
       from rows from (
         jsonb_to_recordset((select core.parameters() -> 'records')) as (student_id bigint, status text)
       ) with ordinality g (student_id, status, n)
@@ -258,9 +272,15 @@ begin
       'not_enrolled', (
         select json_agg(json_build_object(
             'path', format('records.%s.student_id', refused.n - 1),
-            'message', format('Student %s is not in this class and was not in it on %s.', refused.student_id, r.date))
+            'message', case
+              when s.deleted_at is not null then format('Student %s was deleted.', s.id)
+              when core.has_left(s.left_on, r.date) then format('Student %s left on %s.', s.id, s.left_on)
+              else format('Student %s is not in this class and was not in it on %s.', refused.student_id, r.date)
+            end)
           order by refused.n)
-        from (select n, student_id from input where not belongs_to_class order by n limit 10) refused),
+        from (select n, student_id from input where not belongs_to_class order by n limit 10) refused
+        left join student s on s.id = refused.student_id
+          and exists (select from enrollment e where e.student_id = s.id and e.class_id = r.class_id)),
       'absences', (select json_agg(written) from written where status <> 'present'))
     from input g cross join request r
     group by r.class_id, r.date
@@ -270,8 +290,8 @@ end $$;
 comment on function api.attendance_write is
   'Writes the records [{student_id, status}] of a class and a day, except those of students who are not in the class '
   'and those that the class may not overwrite. {answer: that of attendance_mark; not_enrolled: error details for the '
-  'first ten records whose student is not in the class, neither now nor on the day, or null; absences: the new or '
-  'changed marks that say absent or late, [{id, student_id, status}], or null}.';
+  'first ten records whose student is not in the class, neither now nor on the day, has left or was deleted, or null; '
+  'absences: the new or changed marks that say absent or late, [{id, student_id, status}], or null}.';
 
 create function api.attendance_mark(p jsonb) returns json language plpgsql as $$
 declare
@@ -333,7 +353,8 @@ comment on function api.attendance_mark is
   'If a student is enrolled in two classes on that day, because they changed class, the mark that was sent last '
   'counts. For earlier days, the current class of a student may mark them if their class of that day has not. '
   'Raises validation_error for a day in the future or outside the academic year of the class, invalid_reference for '
-  'a class outside the scope and for students who are not in it, neither now nor on that day, forbidden for a class '
+  'a class outside the scope and for students who are not in it, neither now nor on that day, who have left by that '
+  'day or were deleted (their marks can be corrected and repeated), forbidden for a class '
   'that the user does not teach, conflict for new marks on a holiday and for marks of the class of that day.';
 
 create function api.attendance_notify(p_marks json, p_class_id bigint, p_date date) returns void
@@ -396,19 +417,15 @@ create function api.attendance_sheet(p_class_id bigint, p_date date)
   language sql stable as $$
   select a.id, r.student_id, p_class_id, p_date, a.status, a.marked_by, a.marked_by_name, a.marked_at
   from (
-    select e.student_id
-    from enrollment e
-    where e.class_id = p_class_id and e.starts_on <= p_date
-      -- A student who left on this day, perhaps for another class, is no longer listed; one who completed the year is.
-      and (e.ends_on is null or e.ends_on > p_date or (e.ends_on = p_date and e.status = 'completed'))
+    select student_id from core.attending(p_class_id, p_date)
     union
     select a.student_id from attendance a where a.class_id = p_class_id and a.date = p_date
   ) r
   left join attendance a on a.student_id = r.student_id and a.date = p_date and a.class_id = p_class_id;
 $$;
 comment on function api.attendance_sheet is
-  'One row for each student who was enrolled in a class on a day, marked or not, and for each student who was marked '
-  'in it.';
+  'One row for each student who attended a class on a day (core.attending), marked or not, and for each student who '
+  'was marked in it.';
 
 create function api.attendance_class(p jsonb) returns json language plpgsql stable as $$
 declare
@@ -478,7 +495,10 @@ begin
     select e.student_id
     from enrollment e
     where e.class_id = v_class_id
-      and e.starts_on <= v_days.last_day and coalesce(e.ends_on >= v_days.first_day, true)
+      and e.starts_on <= v_days.last_day
+      and (
+        core.covers(e.starts_on, e.ends_on, v_days.first_day)
+        or (e.ends_on = v_days.first_day and e.status <> 'withdrawn'))
   )
   select json_build_object(
       'class_id', c.id,

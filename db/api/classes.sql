@@ -26,14 +26,15 @@ select core.define_operation('classes_subjects_by_grade', p_permission => 'class
   p_errors => '{conflict,invalid_reference}');
 select core.define_operation('classes_available_class_teachers', p_permission => 'class.update');
 
-create function api.class_roll() returns table (class_id bigint, student_id bigint) language sql stable as $$
-  select class_id, student_id
+create function api.class_roll() returns table (class_id bigint, student_id bigint, academic_year_id bigint)
+  language sql stable as $$
+  select class_id, student_id, academic_year_id
   from enrollment
-  where status in ('active', 'completed');
+  where status = 'completed' or core.covers(starts_on, ends_on, (select core.today()));
 $$;
 comment on function api.class_roll is
-  'The students of each class: those who are enrolled, and those who completed the year in it, even if they have left '
-  'since. A student who completed a class twice has two rows.';
+  'The students of each class: those who attend it today, and those who completed the year in it, even if they have '
+  'left since. A student who completed a class twice has two rows.';
 
 -- A single-expression SQL function, so that the planner inlines it.
 create function api.class_name(p_name text, p_section text) returns text language sql immutable parallel safe
@@ -43,13 +44,14 @@ comment on function api.class_name is 'Name and section of a class as lists and 
 select core.define_record('class', p_table => 'class', p_key => 'c.id', p_one_row_per_key => true,
   p_source => $$
     class c left join grade g on g.id = c.grade_id left join academic_year y on y.id = c.academic_year_id
-    left join teacher t on t.id = c.class_teacher_id left join school_unit u on u.id = c.school_unit_id
+    left join teacher t on t.id = c.class_teacher_id and not core.has_left(t.left_on, core.today())
+    left join school_unit u on u.id = c.school_unit_id
     left join programme p on p.id = c.programme_id left join medium m on m.id = c.medium_id
   $$,
   p_columns => $$
     c.id, c.name, c.section, api.class_name(c.name, c.section) as class_name, c.grade_id, g.name as grade_name,
     c.academic_year_id, y.name as academic_year_name, y.is_current as is_current_year,
-    c.class_teacher_id, core.full_name(t.first_name, t.last_name) as class_teacher_name, c.capacity, c.room,
+    t.id as class_teacher_id, core.full_name(t.first_name, t.last_name) as class_teacher_name, c.capacity, c.room,
     c.school_unit_id, u.name as school_unit_name, c.programme_id, p.name as programme_name, c.medium_id,
     m.name as medium_name,
     (select count(distinct r.student_id) from api.class_roll() r where r.class_id = c.id) as student_count,
@@ -79,7 +81,8 @@ select core.define_record('class_staff_member', p_table => 'teacher', p_key => '
     ) s on s.teacher_id = t.id
   $$,
   p_columns => $$
-    t.id, t.id as teacher_id, t.first_name, t.last_name, t.email, t.is_active and t.deleted_at is null as is_active,
+    t.id, t.id as teacher_id, t.first_name, t.last_name, t.email,
+    not core.has_left(t.left_on, core.today()) and t.deleted_at is null as is_active,
     s.is_class_teacher, array_to_string(s.subjects, ', ') as subject, coalesce(s.subjects, '{}') as subjects
   $$,
   p_search => $$public.search_form(concat_ws(' ', t.first_name, t.last_name, t.email))$$,
@@ -94,7 +97,7 @@ select core.define_sort('class_staff_member', 'first_name',
 select core.define_record('free_teacher', p_table => 'teacher', p_key => 't.id', p_one_row_per_key => true,
   p_source => 'teacher t',
   p_columns => 't.id, t.first_name, t.last_name, t.email, t.specialization',
-  p_condition => 't.is_active and t.deleted_at is null',
+  p_condition => 'not core.has_left(t.left_on, (select core.today())) and t.deleted_at is null',
   p_search => $$public.search_form(concat_ws(' ', t.first_name, t.last_name, t.email))$$,
   p_default_sort => 'last_name');
 select core.define_filter('free_teacher', 'not_class_id', $$
@@ -139,7 +142,9 @@ declare
   v_scope text := core.widen_scope();
   v_found boolean;
 begin
-  perform from teacher where id = p_id and is_active and deleted_at is null for share;
+  perform from teacher
+    where id = p_id and not core.has_left(left_on, core.today()) and deleted_at is null
+    for share;
   v_found := found;
   perform core.restore_scope(v_scope);
   if p_id is not null and not v_found then
@@ -296,7 +301,7 @@ begin
     select id
     from teacher
     where v_with_teachers
-      and is_active
+      and not core.has_left(left_on, core.today())
       and deleted_at is null
       and id in (select teacher_id from core.class_staff() where class_id in (select id from source))
     for share
@@ -377,12 +382,19 @@ declare
   v_id bigint := (p ->> 'id')::bigint;
   v_student_id bigint := (p ->> 'student_id')::bigint;
   v_class_id bigint;
+  v_left_on date;
 begin
   perform core.require_also('student.read');
   perform api.require_class(v_id);
-  select class_id into v_class_id from student where id = v_student_id and deleted_at is null for no key update;
+  select class_id, left_on
+    into v_class_id, v_left_on
+    from student
+    where id = v_student_id and deleted_at is null
+    for no key update;
   if not found then
     perform core.refuse_field('invalid_reference', 'student_id', 'There is no such student.');
+  elsif core.has_left(v_left_on, core.today()) then
+    perform core.refuse_field('invalid_reference', 'student_id', format('The student left on %s.', v_left_on));
   elsif v_class_id = v_id then
     perform core.refuse_field('conflict', 'student_id', 'This student is already in this class.');
   end if;
@@ -391,8 +403,8 @@ begin
 end $$;
 comment on function api.classes_students_add is
   'Moves a student into a class and returns the student: {id, student_id}. Requires class.update and student.read. '
-  'Raises not_found for the class, invalid_reference for the student, conflict if the student is already in the class '
-  'or the class is full.';
+  'Raises not_found for the class, invalid_reference for the student, also for one who has left, conflict if the '
+  'student is already in the class or the class is full.';
 
 create function api.classes_students_remove(p jsonb) returns json language plpgsql as $$
 begin
@@ -438,7 +450,7 @@ begin
     join subject s on s.id = cs.subject_id
     join teaching_assignment ta on ta.class_id = cs.class_id
       and core.name_key(ta.subject) in (core.name_key(s.code), core.name_key(s.name))
-    join teacher t on t.id = ta.teacher_id and t.is_active and t.deleted_at is null
+    join teacher t on t.id = ta.teacher_id and not core.has_left(t.left_on, core.today()) and t.deleted_at is null
     where cs.id = any (p_class_subject_ids) and cs.teacher_id is null
     order by cs.id, core.name_key(ta.subject) = core.name_key(s.code) desc, ta.id
   )

@@ -11,11 +11,13 @@ create function api.dashboard(p_is_whole_school boolean) returns table (answer j
       core.student_id() as student_id,
       core.teacher_id() as teacher_id,
       not p_is_whole_school and current_setting('app.scope') = 'own' as is_own,
-      usage.students,
-      usage.teachers
-    -- Called once: each reference to it would be another call. Skipped for teachers.
+      -- The counts of the triggers, and those who will leave.
+      usage.students + (
+        select count(*) from student where left_on > (select core.today()) and deleted_at is null) as students,
+      usage.teachers + (
+        select count(*) from teacher where left_on > (select core.today()) and deleted_at is null) as teachers
     from (select) as one_row
-    left join core.tenant_usage() usage on p_is_whole_school
+    left join school_usage usage on p_is_whole_school
   ),
   visible as materialized (
     select
@@ -41,18 +43,22 @@ create function api.dashboard(p_is_whole_school boolean) returns table (answer j
       'total_students', case
         when p_is_whole_school then students
         when is_own then (
-          select count(*) from student where id = request.student_id and is_active and deleted_at is null)
+          select count(*)
+          from student
+          where id = request.student_id and not core.has_left(left_on, today) and deleted_at is null)
         else (
           select count(*)
           from student
-          where is_active and deleted_at is null and class_id = any ((select scope_class_ids())::bigint[]))
+          where not core.has_left(left_on, today)
+            and deleted_at is null
+            and class_id = any ((select scope_class_ids())::bigint[]))
       end,
       'total_teachers', case
         when p_is_whole_school then teachers
         else (
           select count(*)
           from teacher
-          where is_active
+          where not core.has_left(left_on, today)
             and deleted_at is null
             and id in (
               select teacher_id

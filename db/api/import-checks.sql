@@ -84,12 +84,13 @@ create function api.import_plan_errors(p_new jsonb, p_changes jsonb, p_present j
   from (
     select coalesce(sum(added), 0) as active
     from (
-      select coalesce((r ->> 'is_active')::boolean, true)::integer as added from jsonb_array_elements(p_new) r
+      select (not core.has_left((r ->> 'left_on')::date, core.today()))::integer as added
+      from jsonb_array_elements(p_new) r
       union all
-      select (c #>> '{set,is_active}')::boolean::integer
-        - (p_present -> (c ->> 'row') ->> 'is_active')::boolean::integer
+      select core.has_left((p_present -> (c ->> 'row') ->> 'left_on')::date, core.today())::integer
+        - core.has_left((c #>> '{set,left_on}')::date, core.today())::integer
       from jsonb_array_elements(p_changes) c
-      where c -> 'set' ? 'is_active'
+      where c -> 'set' ? 'left_on'
     ) person
   ) file,
   (

@@ -154,6 +154,30 @@ $$;
 comment on function api.import_differing is
   'The rows without the references that people have already: the class may be full, or of an earlier year.';
 
+create function api.import_leaving_errors(p_rows jsonb, p_present jsonb) returns setof api.import_error
+  language sql stable as $$
+  select (r ->> 'row')::integer, f.field, f.message
+  from jsonb_array_elements(p_rows) r
+  cross join lateral (select p_present -> (r ->> 'row') as present) stored
+  cross join lateral core.left_on_faults(
+    jsonb_strip_nulls(r), (present ->> 'left_on')::date, present ->> 'leaving_reason') f
+  where r ?| '{is_active,left_on,leaving_reason}';
+$$;
+comment on function api.import_leaving_errors is
+  'Errors for rows whose is_active, left_on or leaving_reason contradict each other.';
+
+create function api.import_with_left_on(p_rows jsonb, p_present jsonb) returns jsonb language sql stable as $$
+  select coalesce(jsonb_agg(
+      case when r ?| '{is_active,left_on}'
+        -- An empty cell keeps what is there.
+        then core.with_left_on(
+          r - case when r ->> 'left_on' is null then 'left_on' else '' end,
+          (p_present -> (r ->> 'row') ->> 'left_on')::date)
+        else r end order by n), '[]')
+  from jsonb_array_elements(p_rows) with ordinality given (r, n);
+$$;
+comment on function api.import_with_left_on is 'The rows with left_on in place of is_active (core.with_left_on).';
+
 create function api.import_changes(p_table text, p_rows jsonb, p_present jsonb, p_ids jsonb) returns jsonb
   language sql stable as $$
   select coalesce(
@@ -191,7 +215,8 @@ create function api.import_changes(p_table text, p_rows jsonb, p_present jsonb, 
       ) named
       where f.at is not null
         and cell.key <> 'user_id'
-        and cell.value <> 'null'
+        -- A null left_on comes from is_active (api.import_with_left_on).
+        and (cell.value <> 'null' or cell.key = 'left_on')
         and cell.value is distinct from present -> cell.key
         -- Names that were stored before white space was normalized are no change.
         and (jsonb_typeof(cell.value) <> 'string' or cell.value #>> '{}'
@@ -233,10 +258,10 @@ begin
       using p_changes;
     perform api.person_activity_changed(p_table, (c ->> 'id')::bigint)
       from jsonb_array_elements(p_changes) c
-      where c -> 'set' ? 'is_active';
+      where c -> 'set' ? 'left_on';
   end if;
 end $$;
-comment on function api.import_update is 'Stores the changes of people, and applies is_active to their sessions.';
+comment on function api.import_update is 'Stores the changes of people, and applies left_on to their sessions.';
 
 create function api.import_external_ids(p_table text, p_source text, p_people jsonb) returns void
   language plpgsql as $$

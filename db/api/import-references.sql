@@ -134,7 +134,7 @@ create function api.import_references(p_rows jsonb, out ids jsonb, out errors ap
       -- A class is found by name only in the current academic year.
       case when y.is_current then core.name_key(api.class_name(c.name, c.section)) end,
       c.grade_id,
-      c.capacity - (select count(*) from student s where s.class_id = c.id and s.deleted_at is null)
+      c.capacity - (select count(*) from core.enrolled() e where e.class_id = c.id)
     from class c
     join academic_year y on y.id = c.academic_year_id
     where api.reaches_whole_class(c.id)

@@ -268,6 +268,7 @@ declare
   v_in_use text[] := '{}';
   v_ids jsonb := '{}';
   v_errors api.import_error[];
+  v_leaving_errors api.import_error[];
   v_matched record;
   v_matches jsonb;
   v_references record;
@@ -287,6 +288,8 @@ begin
   v_matches := v_matched.matches;
   v_present := api.import_present(p_table, v_matches, v_source);
   p := p || jsonb_build_object('rows', api.import_differing(p -> 'rows', v_present));
+  v_leaving_errors := array(select e from api.import_leaving_errors(p -> 'rows', v_present) e);
+  p := p || jsonb_build_object('rows', api.import_with_left_on(p -> 'rows', v_present));
   v_new := (
     select coalesce(
       jsonb_agg(
@@ -308,7 +311,7 @@ begin
   end if;
   v_logins := api.import_login_rows(p -> 'rows', v_present);
   v_warnings := array(select w from api.import_repeats(p_table, v_new) w);
-  v_errors := v_errors || v_matched.errors
+  v_errors := v_errors || v_matched.errors || v_leaving_errors
     || array(select e from api.import_grade_errors(v_changes, v_present) e)
     || array(select e from api.import_duplicates(p -> 'rows', v_number, v_in_use) e)
     || array(select e from api.import_duplicates(p -> 'rows', 'external_id', '{}') e)
@@ -333,7 +336,7 @@ begin
     v_new := api.import_numbered(v_new);
   end if;
   select api.import_insert(p_table, v_writable, jsonb_agg(
-      '{"is_active": true}' || r || coalesce(v_ids -> (r ->> 'row'), '{}')
+      r || coalesce(v_ids -> (r ->> 'row'), '{}')
         || jsonb_build_object('user_id', v_logins -> (r ->> 'row'))
       order by n))
     into v_created

@@ -178,9 +178,15 @@ comment on function api.invoice_issue is
 create function api.invoices_create(p jsonb) returns json language plpgsql as $$
 declare
   v_student_id bigint := (p ->> 'student_id')::bigint;
+  v_left_on date;
   v_id bigint;
 begin
   perform api.require_student(v_student_id, 'student_id');
+  select left_on into v_left_on from student where id = v_student_id;
+  if core.has_left(v_left_on, core.today()) then
+    perform core.refuse_field('invalid_reference', 'student_id',
+      format('Student %s left on %s and gets no more bills.', v_student_id, v_left_on));
+  end if;
   insert into invoice (student_id, class_id, due_date, notes, created_by)
     select s.id, s.class_id, (p ->> 'due_date')::date, p ->> 'notes', core.user_id()
     from student s
@@ -194,7 +200,8 @@ begin
 end $$;
 comment on function api.invoices_create is
   'Creates an invoice for a student in their current class and issues it, unless status is draft: {student_id, '
-  'due_date, items, notes, status}. Raises invalid_reference for an unknown or deleted student.';
+  'due_date, items, notes, status}. Raises invalid_reference for an unknown or deleted student, and for one who has '
+  'left.';
 
 create function api.invoices_update(p jsonb) returns json language plpgsql as $$
 declare
@@ -270,14 +277,14 @@ create function api.invoice_recipient(p_id bigint) returns json language sql sta
       else core.full_name(s.first_name, s.last_name)
     end)
   from invoice i
-  join student s on s.id = i.student_id
+  join student s on s.id = i.student_id and s.deleted_at is null and not core.has_left(s.left_on, core.today())
   left join user_account u on u.id = s.user_id and u.deleted_at is null,
     lateral (select coalesce(nullif(trim(s.parent_email), ''), nullif(trim(s.email), ''), u.email) as email) address
   where i.id = p_id and address.email is not null;
 $$;
 comment on function api.invoice_recipient is
   'The recipient of the reminder of an invoice, {email, name}: the parent, else the student, else the user account of '
-  'the student. Null without an address.';
+  'the student. Null without an address, and for a student who has left or was deleted.';
 
 create function api.invoices_remind(p_ids bigint[], p_day date, p_requested_by bigint default null) returns integer
   language plpgsql as $$

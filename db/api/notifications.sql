@@ -318,7 +318,9 @@ create function api.student_recipients(p_students jsonb) returns jsonb language 
   cross join lateral (
     select *
     from student
-    where id = (requested.value ->> 'student_id')::bigint and deleted_at is null
+    where id = (requested.value ->> 'student_id')::bigint
+      and deleted_at is null
+      and not core.has_left(left_on, core.today())
     limit 1) s
   left join lateral (
     select email from user_account where id = s.user_id and is_active and deleted_at is null limit 1) u on true
@@ -334,7 +336,8 @@ create function api.student_recipients(p_students jsonb) returns jsonb language 
 $$;
 comment on function api.student_recipients is
   'The recipients of an event about students, [{student_id, …variables}]: the user of each student, and the email '
-  'address of the parent, unless the active user of the student has the same address. Adds the variable student_name.';
+  'address of the parent, unless the active user of the student has the same address. Leaves out students who have '
+  'left or were deleted. Adds the variable student_name.';
 
 create function api.admin_recipients(p jsonb) returns jsonb language sql stable as $$
   select jsonb_agg(jsonb_build_object('user_id', ur.user_id, 'variables', p) order by ur.user_id)
@@ -377,7 +380,7 @@ create function api.invoice_recipients(p jsonb) returns jsonb language sql stabl
     'balance', core.written_amount(i.amount - i.paid_amount, c.currency, core.currency_decimals(c.currency)),
     'due_date', core.written_day(i.due_date))) order by i.id)
   from invoice i
-  join student s on s.id = i.student_id and s.deleted_at is null
+  join student s on s.id = i.student_id and s.deleted_at is null and not core.has_left(s.left_on, core.today())
   cross join core.school_currency() c (currency)
   where i.id = any (array(select jsonb_array_elements_text(p -> 'invoice_ids')::bigint))
     and s.user_id is not null and i.status not in ('void', 'paid')

@@ -14,7 +14,7 @@ create function api.students_export(p jsonb) returns json language sql stable as
         where x.student_id = s.id and x.source = coalesce((select core.parameters() ->> 'source'), 'import')),
       s.first_name, s.last_name, s.roll_number, s.date_of_birth, s.gender, s.email, s.phone,
       api.class_name(c.name, c.section), g.name, r.name, s.parent_name, s.parent_phone, s.parent_email, s.address,
-      s.is_active
+      not core.has_left(s.left_on, (select core.today())), s.left_on, s.leaving_reason
     $cells$,
     's.id');
 $$;
@@ -31,7 +31,8 @@ create function api.teachers_export(p jsonb) returns json language sql stable as
         select x.external_id from teacher_external_id x
         where x.teacher_id = t.id and x.source = coalesce((select core.parameters() ->> 'source'), 'import')) end,
       t.first_name, t.last_name, t.email, private.phone, private.qualification, t.specialization, private.joined_on,
-      private.date_of_birth, private.gender, private.address, t.is_active
+      private.date_of_birth, private.gender, private.address,
+      not core.has_left(t.left_on, (select core.today())), t.left_on, private.leaving_reason
     $cells$,
     't.id');
 $$;

@@ -81,7 +81,7 @@ begin
       select
         s.id, s.academic_year_id, s.day_of_week, s.period, s.class_id, api.class_name(c.name, c.section) as class_name,
         s.subject_id, su.name as subject_name, s.teacher_id, core.full_name(t.first_name, t.last_name) as teacher_name,
-        coalesce(s.room, c.room) as room,
+        coalesce(s.room, c.room) as room, t.left_on,
         greatest(s.updated_at, c.updated_at, su.updated_at, t.updated_at, v_config_changed_at) as changed_at
       from timetable_slot s
       join subject su on su.id = s.subject_id
@@ -91,16 +91,19 @@ begin
     )
     select
       d.date, s.id, s.period, pt.start_time, pt.end_time, s.class_id, s.class_name, s.subject_id, s.subject_name,
-      s.teacher_id, s.teacher_name, s.room, l.teacher_id is not null, s.changed_at
+      case when not core.has_left(s.left_on, d.date) then s.teacher_id end,
+      case when not core.has_left(s.left_on, d.date) then s.teacher_name end,
+      s.room, l.teacher_id is not null, s.changed_at
     from day d
     join slot s on s.academic_year_id = d.academic_year_id and s.day_of_week = d.day_of_week
     join period_time pt on pt.period = s.period
     left join on_leave l on l.teacher_id = s.teacher_id and l.date = d.date
-    where p_teacher_id is null or l.teacher_id is null;
+    where p_teacher_id is null or (l.teacher_id is null and not core.has_left(s.left_on, d.date));
 end $$;
 comment on function api.lessons_between is
   'The lessons of a class or a teacher on the school days of a period. A teacher on approved leave has no lessons; a '
-  'class still has them, with is_teacher_on_leave. changed_at: when the slot, or anything shown with it, last changed.';
+  'class still has them, with is_teacher_on_leave. From the day on which the teacher leaves they have no teacher. '
+  'changed_at: when the slot, or anything shown with it, last changed.';
 
 create function api.schedule_days(p_from date, p_to date, p_class_id bigint, p_teacher_id bigint)
   returns table (

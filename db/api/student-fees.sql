@@ -185,41 +185,48 @@ comment on function api.require_billable is
   'Raises invalid_state for a fee structure without classes or components, whose total exceeds the maximum, or with an '
   'amount from before a change of the currency that has more decimals than the new one.';
 
-create function api.billing_candidates(p_academic_year_id bigint, p_class_ids bigint[], p_student_ids bigint[])
-  returns table (student_id bigint, class_id bigint, joined_on date, reason text) language sql stable as $$
+create function api.billing_candidates(
+  p_academic_year_id bigint, p_class_ids bigint[], p_student_ids bigint[], p_date date
+) returns table (student_id bigint, class_id bigint, joined_on date, left_on date, reason text)
+  language sql stable as $$
   with stay as (
-    select e.*,
+    select e.*, s.left_on,
+      -- The last enrollment of a student who leaves is withdrawn.
+      e.status in ('active', 'completed')
+        or (s.left_on is not null and e.ends_on = greatest(s.left_on, e.starts_on)) as is_enrolled,
       case
         when lag(e.status) over history = 'withdrawn' and lag(e.ends_on) over history < e.starts_on then e.starts_on
       end as returned_on
     from enrollment e
+    join student s on s.id = e.student_id
     where e.academic_year_id = p_academic_year_id and (p_student_ids is null or e.student_id = any (p_student_ids))
     window history as (partition by e.student_id order by e.starts_on, e.id)
   ),
   enrolled as (
-    select distinct on (e.student_id) e.student_id, e.class_id, e.status in ('active', 'completed') as is_enrolled,
+    select distinct on (e.student_id) e.student_id, e.class_id, e.left_on, e.is_enrolled,
       coalesce(
         max(e.returned_on) over (partition by e.student_id),
         min(e.starts_on) over (partition by e.student_id)) as joined_on
     from stay e
-    order by e.student_id, e.status in ('active', 'completed') desc, e.starts_on desc, e.id desc
+    order by e.student_id, e.is_enrolled desc, e.starts_on desc, e.id desc
   )
-  select e.student_id, e.class_id, e.joined_on,
+  select e.student_id, e.class_id, e.joined_on, e.left_on,
     case
       when s.deleted_at is not null or not e.is_enrolled then 'removed'
-      when not s.is_active then 'inactive'
+      when core.has_left(e.left_on, p_date) then 'inactive'
     end
   from enrolled e
   join student s on s.id = e.student_id
   where e.class_id = any (p_class_ids)
   union all
-  select i, null, null, 'not_in_class'
+  select i, null, null, null, 'not_in_class'
   from unnest(p_student_ids) i
   where i not in (select e.student_id from enrolled e where e.class_id = any (p_class_ids));
 $$;
 comment on function api.billing_candidates is
-  'One row for each student of some classes and each student named, with their current class and the day on which '
-  'they joined the school year, or returned after leaving. reason: why the student cannot be billed, else null.';
+  'One row for each student of some classes and each student named, with their current class, the day on which they '
+  'joined the school year, or returned after leaving, and the day on which they leave. reason: why the student cannot '
+  'be billed for p_date, else null.';
 
 create function api.billing_items(
   p_fee_structure_id bigint, p_academic_year_id bigint, p_class_ids bigint[], p_student_ids bigint[], p_date date,
@@ -229,7 +236,7 @@ create function api.billing_items(
   amount numeric, reason text
 ) language sql stable as $$
   with candidate as materialized (
-    select * from api.billing_candidates(p_academic_year_id, p_class_ids, p_student_ids)
+    select * from api.billing_candidates(p_academic_year_id, p_class_ids, p_student_ids, p_date)
   ),
   component as materialized (
     select c.id, c.name, c.amount, period.period_start, period.period_end
@@ -249,8 +256,12 @@ create function api.billing_items(
   )
   select k.student_id, k.class_id, c.id, c.name, c.period_start, c.period_end,
     case
-      when p_prorate and k.joined_on > c.period_start
-        then round(c.amount * (c.period_end - k.joined_on + 1) / (c.period_end - c.period_start + 1), p_decimals)
+      when p_prorate and (k.joined_on > c.period_start or k.left_on <= c.period_end)
+        then round(
+          c.amount
+            * greatest(least(c.period_end, k.left_on - 1) - greatest(c.period_start, k.joined_on) + 1, 0)
+            / (c.period_end - c.period_start + 1),
+          p_decimals)
       else c.amount
     end,
     case
@@ -269,7 +280,8 @@ create function api.billing_items(
 $$;
 comment on function api.billing_items is
   'The items of a billing run: one row for each student and component, with the period that contains p_date and the '
-  'amount, prorated for students who joined within the period if p_prorate, and then rounded half up to p_decimals. '
+  'amount, prorated for students who joined or leave within the period if p_prorate, and then rounded half up to '
+  'p_decimals. '
   'reason: why the item is not billed, else null. A student who cannot be billed has one row without a component.';
 
 -- The planner does not know how many rows the inserts return. It would join 20,000 items to 5,000 fees in a nested

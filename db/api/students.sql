@@ -33,19 +33,20 @@ select core.define_record('student', p_table => 'student', p_key => 's.id', p_on
     s.id, s.first_name, s.last_name, s.roll_number, s.admission_number, s.date_of_birth, s.gender, s.email, s.phone,
     s.class_id, api.class_name(c.name, c.section) as class_name, c.academic_year_id, s.grade_id, g.name as grade_name,
     s.religion_id, r.name as religion_name,
-    s.parent_name, s.parent_phone, s.parent_email, s.address, s.is_active, s.user_id, s.deleted_at, s.created_at,
-    s.updated_at
+    s.parent_name, s.parent_phone, s.parent_email, s.address,
+    not core.has_left(s.left_on, core.today()) as is_active, s.left_on, s.leaving_reason, s.user_id,
+    s.deleted_at, s.created_at, s.updated_at
   $$,
   p_condition => 's.deleted_at is null', p_deleted_condition => 's.deleted_at is not null',
   p_deleted_permission => 'student.delete', p_restore_fields => '{admission_number}',
   p_search => 's.search_text',
   p_single_page_filters => '{class_id,roll_of_class_id}', p_narrow_filters => '{is_in_scope}',
-  p_equals => '{grade_id,is_active}',
+  p_equals => '{grade_id}',
   p_default_sort => 'last_name',
   p_writable => '{first_name,last_name,roll_number,admission_number,date_of_birth,gender,email,phone,class_id,
-    grade_id,religion_id,parent_name,parent_phone,parent_email,address,is_active,user_id}');
+    grade_id,religion_id,parent_name,parent_phone,parent_email,address,left_on,leaving_reason,user_id}');
 select core.define_filter('student', 'class_id', $$
-  s.id in (select student_id from enrollment where class_id = :value::bigint and status in ('active', 'completed'))
+  s.id in (select student_id from api.class_roll() where class_id = :value::bigint)
 $$);
 select core.define_filter('student', 'roll_of_class_id', $$
   s.id in (select student_id from api.class_roll() where class_id = :value::bigint)
@@ -53,9 +54,12 @@ $$);
 select core.define_filter('student', 'not_class_id', 's.class_id is distinct from :value::bigint');
 select core.define_filter('student', 'without_class', '(s.class_id is null) = :value::boolean', p_is_literal => true);
 select core.define_filter('student', 'academic_year_id', $$
-  s.id in (select student_id from enrollment where academic_year_id = :value::bigint
-    and status in ('active', 'completed'))
+  s.id in (select student_id from api.class_roll() where academic_year_id = :value::bigint)
 $$);
+select core.define_filter('student', 'is_active', $$
+  (:value::boolean and coalesce(s.left_on > (select core.today()), true))
+    or (not :value::boolean and s.left_on <= (select core.today()))
+$$, p_is_literal => true);
 -- The condition of the row policy for users who do not see the whole school. In a filter it uses indexes.
 select core.define_filter('student', 'is_in_scope', $$
   (s.class_id = any ((select taught_class_ids())::bigint[]) or s.id = (select core.student_id()))
@@ -141,9 +145,96 @@ comment on function api.students_create is
   'Raises plan_limit_reached if the plan allows no more students, conflict for a duplicate admission number or email, '
   'invalid_reference for an unknown class, grade or religion.';
 
+create function api.student_class_refusal(p_class_id bigint) returns text language plpgsql as $$
+declare
+  v_class record;
+  v_scope text := core.widen_scope();
+begin
+  perform from class where id = p_class_id for no key update;
+  select api.class_name(c.name, c.section) as name, y.end_date, c.capacity,
+      (select count(*) from core.enrolled() e where e.class_id = c.id) as students
+    into v_class
+    from class c
+    join academic_year y on y.id = c.academic_year_id
+    where c.id = p_class_id;
+  perform core.restore_scope(v_scope);
+  return case
+    when v_class.end_date < core.today() then format('The academic year of %s has ended.', v_class.name)
+    when v_class.students >= v_class.capacity
+      then format('The class %s has room for %s students.', v_class.name, v_class.capacity)
+  end;
+end $$;
+comment on function api.student_class_refusal is
+  'Why a student who returns does not get this class back; null if they do. Locks the class.';
+
+create function api.student_seat_refusal(p_student_id bigint, p_left_on date) returns text language plpgsql as $$
+declare
+  v_seat record;
+  v_left_on date := (select left_on from student where id = p_student_id);
+  v_refusal text;
+begin
+  select e.route_id, e.stop_id, e.enrollment_type, r.name,
+      r.is_active and r.deleted_at is null and st.deleted_at is null as is_open
+    into v_seat
+    from transport_enrollment e
+    join route r on r.id = e.route_id
+    join stop st on st.id = e.stop_id
+    where e.student_id = p_student_id
+      and e.id = (select max(id) from transport_enrollment where student_id = p_student_id)
+      and e.cancelled_by is null
+      and e.cancel_reason = 'The student left.';
+  if not found then
+    return null;
+  elsif not v_seat.is_open then
+    return format('%s is inactive or no longer has this stop.', v_seat.name);
+  end if;
+  begin
+    insert into transport_enrollment (
+      student_id, route_id, stop_id, enrollment_type, status, cancelled_at, cancel_reason)
+      values (p_student_id, v_seat.route_id, v_seat.stop_id, v_seat.enrollment_type,
+        case when v_left_on is null then 'active' else 'cancelled' end, core.day_begins(v_left_on),
+        case when v_left_on is not null then 'The student left.' end);
+  exception when sqlstate 'S409A' then
+    get stacked diagnostics v_refusal = message_text;
+  end;
+  return v_refusal;
+end $$;
+comment on function api.student_seat_refusal is
+  'Gives a student who returns the seat in the bus back that ended because they left. Returns why not, or null.';
+
+create function api.student_return(p jsonb, p_left_on date) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+  v_class_refusal text;
+  v_seat_refusal text;
+  v_answer json;
+begin
+  if not p ? 'class_id' then
+    v_class_refusal := api.student_class_refusal((select class_id from student where id = v_id));
+    if v_class_refusal is not null then
+      p := p || '{"class_id": null}';
+    end if;
+  end if;
+  perform api.person_save('student', p);
+  v_seat_refusal := api.student_seat_refusal(v_id, p_left_on);
+  v_answer := api.student_record(v_id);
+  if num_nonnulls(v_class_refusal, v_seat_refusal) > 0 then
+    v_answer := v_answer::jsonb || jsonb_build_object('not_restored', (
+      select jsonb_agg(jsonb_build_object('field', field, 'message', message))
+      from (values ('class_id', v_class_refusal), ('transport_enrollment', v_seat_refusal)) r (field, message)
+      where message is not null));
+  end if;
+  return v_answer;
+end $$;
+comment on function api.student_return is
+  'Updates a student who left on p_left_on and returns. Answers the student, with not_restored, [{field, message}], if '
+  'the class, unless the request names one, or the seat in the bus could not be given back.';
+
 create function api.students_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
+  v_left_on date;
+  v_given jsonb;
 begin
   if core.is_restore('student', p) and core.deleted_record('student', v_id) is not null then
     perform core.require_also('student.delete');
@@ -153,12 +244,21 @@ begin
       where id = v_id;
     perform core.enforce_plan_limits();
   end if;
+  if p ?| '{is_active,left_on}' then
+    select left_on into v_left_on from student where id = v_id;
+    v_given := api.person_with_left_on('student', p);
+    if core.has_left(v_left_on, core.today()) and not core.has_left((v_given ->> 'left_on')::date, core.today()) then
+      return api.student_return(v_given, v_left_on);
+    end if;
+  end if;
   perform api.person_save('student', p);
   return api.student_record(v_id);
 end $$;
 comment on function api.students_update is
-  'Updates a student. create_user_account creates a login for a student who has none. deleted_at null, alone '
-  'or with admission_number, restores a deleted student, with the class but without the login. Raises the errors of '
+  'Updates a student. is_active false, or left_on, ends the enrollment, the transport and the login on that day; '
+  'is_active true, or another left_on, returns the student (api.student_return). create_user_account creates a login '
+  'for a student who has none. deleted_at null, alone or with admission_number, restores a deleted student, with the '
+  'class but without the login. Raises the errors of '
   'students_create; conflict also for a password if the student already has a login; not_found for any other change '
   'of a deleted student; forbidden for restoring without student.delete.';
 
@@ -249,7 +349,7 @@ begin
     left join class c on c.id = s.class_id
     left join grade g on g.id = c.grade_id
     left join academic_year y on y.id = c.academic_year_id
-    left join teacher ct on ct.id = c.class_teacher_id
+    left join teacher ct on ct.id = c.class_teacher_id and not core.has_left(ct.left_on, today.date)
     where s.id = core.student_id() and s.deleted_at is null;
   if v_answer is null then
     perform core.fail('not_found', 'Your account is not linked to a student.');
@@ -302,7 +402,7 @@ begin
   end if;
   select c.id, api.class_name(c.name, c.section) as name, c.grade_id, g.name as grade_name, c.academic_year_id,
       y.name as academic_year_name, y.start_date, c.capacity,
-      (select count(*) from student s where s.class_id = c.id and s.deleted_at is null) as student_count
+      (select count(*) from core.enrolled() e where e.class_id = c.id) as student_count
     into v_class
     from class c
     join academic_year y on y.id = c.academic_year_id
@@ -325,7 +425,7 @@ begin
       c.id as current_class_id, api.class_name(c.name, c.section) as current_class_name,
       case
         when s.id is null then 'You need student.read to see whether the student can be promoted.'
-        when not s.is_active then 'The student is inactive.'
+        when core.has_left(s.left_on, core.today()) then 'The student has left.'
         when c.id = v_class.id then 'The student is already in this class.'
         when c.academic_year_id = v_class.academic_year_id
           then 'The student is already enrolled in this academic year.'

@@ -35,15 +35,18 @@ select core.define_record('teacher', p_table => 'teacher', p_key => 't.id',
   p_columns => $$
     t.id, t.first_name, t.last_name, t.email, private.phone, private.employee_number, private.qualification,
     t.specialization,
-    private.joined_on, private.date_of_birth, private.gender, private.address, t.is_active, private.user_id,
+    private.joined_on, private.date_of_birth, private.gender, private.address,
+    not core.has_left(t.left_on, core.today()) as is_active, t.left_on, private.leaving_reason, private.user_id,
     private.max_periods_per_day, private.max_periods_per_week, t.deleted_at, t.created_at, t.updated_at
   $$,
   p_condition => 't.deleted_at is null',
   p_search => 't.search_text',
-  p_equals => '{is_active}',
   p_default_sort => 'last_name',
   p_writable => '{first_name,last_name,email,phone,employee_number,qualification,specialization,joined_on,
-    date_of_birth,gender,address,is_active,user_id}');
+    date_of_birth,gender,address,left_on,leaving_reason,user_id}');
+select core.define_filter('teacher', 'is_active', $$
+  core.has_left(t.left_on, (select core.today())) <> :value::boolean
+$$);
 select core.define_filter('teacher', 'class_id', $$
   t.id in (select s.teacher_id from core.class_staff() s join class c on c.id = s.class_id where c.id = :value::bigint)
 $$);

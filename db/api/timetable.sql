@@ -402,7 +402,9 @@ begin
       format('There is no slot %s.', p ->> 'exclude_slot_id'));
   elsif v_teacher_id is not null
      and v_before.teacher_id is distinct from v_teacher_id
-     and not exists (select from teacher where id = v_teacher_id and is_active and deleted_at is null) then
+     and not exists (
+       select from teacher
+       where id = v_teacher_id and not core.has_left(left_on, core.today()) and deleted_at is null) then
     perform core.refuse_field('invalid_reference', 'teacher_id',
       format('There is no active teacher %s.', v_teacher_id));
   end if;
@@ -454,7 +456,7 @@ create function api.lessons_to_place(p_class_ids bigint[], p_academic_year_id bi
   language sql stable as $$
   select
     cs.class_id, cs.subject_id, cs.teacher_id, cs.periods_per_week - coalesce(pinned.periods, 0),
-    coalesce(t.is_active and t.deleted_at is null, false)
+    t.id is not null and not core.has_left(t.left_on, core.today()) and t.deleted_at is null
   from class_subject cs
   left join teacher t on t.id = cs.teacher_id
   left join (
@@ -589,7 +591,8 @@ begin
         'subject_id', s.subject_id, 'subject_name', su.name,
         'teacher_id', s.teacher_id, 'teacher_name', core.full_name(t.first_name, t.last_name),
         'academic_year_id', s.academic_year_id, 'day_of_week', s.day_of_week, 'period', s.period,
-        'is_teacher_inactive', t.id is not null and not (t.is_active and t.deleted_at is null),
+        'is_teacher_inactive', t.id is not null
+          and (core.has_left(t.left_on, core.today()) or t.deleted_at is not null),
         'periods_per_week', cs.periods_per_week, 'number', s.number)
       order by s.class_id, s.day_of_week, s.period)
     into v_slots
@@ -824,14 +827,15 @@ create function api.timetable_recipients(p jsonb) returns jsonb language sql sta
   from (
     select s.user_id, c.name as classes
     from published c
-    join student s on s.class_id = c.id
-    where s.user_id is not null and s.is_active and s.deleted_at is null
+    join core.enrolled() e on e.class_id = c.id
+    join student s on s.id = e.student_id
+    where s.user_id is not null
     union all
     select t.user_id, string_agg(distinct c.name, ', ')
     from published c
     join timetable_slot ts on ts.class_id = c.id
     join teacher t on t.id = ts.teacher_id
-    where t.user_id is not null and t.is_active and t.deleted_at is null
+    where t.user_id is not null and not core.has_left(t.left_on, core.today()) and t.deleted_at is null
     group by t.user_id
   ) recipient;
 $$;

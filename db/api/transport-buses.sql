@@ -47,7 +47,7 @@ select core.define_record('bus_detail', p_table => 'bus', p_key => 'b.id',
       cross join lateral (
         select count(*) as students, count(*) filter (where enrollment_type <> 'drop') as pickup, count(*)
           filter (where enrollment_type <> 'pickup') as drop
-        from transport_enrollment where route_id = r.id and status = 'active') e
+        from transport_enrollment where route_id = r.id and core.rides(cancelled_at, now())) e
       where t.bus_id = b.id
     ) run
   $$,

@@ -20,14 +20,14 @@ select core.define_record('transport_enrollment', p_table => 'transport_enrollme
     left join route r on r.id = e.route_id left join stop st on st.id = e.stop_id
     left join (
       select distinct on (route_id) * from api.transport_plan(core.today(), core.today()) order by route_id
-    ) t on t.route_id = e.route_id and e.status = 'active'
+    ) t on t.route_id = e.route_id and core.rides(e.cancelled_at, now())
   $$,
   p_columns => $$
     e.id, e.student_id, core.full_name(s.first_name, s.last_name) as student_name, s.admission_number, s.class_id,
     api.class_name(c.name, c.section) as class_name,
     e.route_id, r.name as route_name, e.stop_id, st.name as stop_name, st.sequence as stop_sequence,
     to_char(st.pickup_time, 'HH24:MI') as pickup_time, to_char(st.drop_time, 'HH24:MI') as drop_time,
-    e.enrollment_type, e.status,
+    e.enrollment_type, case when core.rides(e.cancelled_at, now()) then 'active' else 'cancelled' end as status,
     t.bus_id, t.registration_number as bus_registration_number, t.driver_name, t.driver_phone,
     e.cancelled_at, e.cancelled_by, e.cancelled_by_name, e.cancel_reason, e.created_at, e.updated_at
   $$,
@@ -36,11 +36,15 @@ select core.define_record('transport_enrollment', p_table => 'transport_enrollme
       or exists (select from student reached where reached.id = e.student_id)
   $$,
   p_search => 's.search_name',
-  p_ended => $$e.status = 'cancelled'$$,
+  p_ended => 'not core.rides(e.cancelled_at, now())',
   p_narrow_filters => '{route_id,student_id,stop_id,class_id}', p_own_student_scopes => '{own}',
-  p_equals => '{route_id,student_id,stop_id,s.class_id,status,enrollment_type}',
+  p_equals => '{route_id,student_id,stop_id,s.class_id,enrollment_type}',
   p_default_sort => 'created_at', p_default_order => 'desc',
   p_unversioned_fields => '{bus_id,bus_registration_number,driver_name,driver_phone}');
+select core.define_filter('transport_enrollment', 'status', $$
+  (:value = 'active' and core.rides(e.cancelled_at, now()))
+    or (:value = 'cancelled' and not core.rides(e.cancelled_at, now()))
+$$, p_is_literal => true);
 select core.define_sort('transport_enrollment', 'created_at', 'e.created_at');
 select core.define_sort('transport_enrollment', 'student_name',
   'platform.search_normal(s.last_name)', 'platform.search_normal(s.first_name)');
@@ -62,10 +66,12 @@ declare
   v_stop_id bigint := (p ->> 'stop_id')::bigint;
   v_id bigint;
   v_route_name text;
+  v_left_on date;
 begin
   perform api.require_student(v_student_id, 'student_id');
-  if not (select is_active from student where id = v_student_id) then
-    perform core.refuse_field('invalid_reference', 'student_id', format('Student %s is inactive.', v_student_id));
+  select left_on into v_left_on from student where id = v_student_id;
+  if core.has_left(v_left_on, core.today()) then
+    perform core.refuse_field('invalid_reference', 'student_id', format('Student %s has left.', v_student_id));
   end if;
   perform api.transport_require('route', v_route_id, 'route_id');
   if not exists (select from stop where id = v_stop_id and route_id = v_route_id and deleted_at is null) then
@@ -73,29 +79,29 @@ begin
   elsif not (select is_active from route where id = v_route_id) then
     perform core.refuse_field('invalid_state', 'route_id', 'This route is inactive.');
   end if;
-  -- A conflicting enrollment may be cancelled between the two statements; then the insert is tried again.
-  loop
-    insert into transport_enrollment (student_id, route_id, stop_id, enrollment_type)
-      values (v_student_id, v_route_id, v_stop_id, p ->> 'enrollment_type')
-      on conflict (student_id) where status = 'active' do nothing
-      returning id into v_id;
-    exit when v_id is not null;
-    select r.name
-      into v_route_name
-      from transport_enrollment e
-      join route r on r.id = e.route_id
-      where e.student_id = v_student_id and e.status = 'active';
-    if found then
-      perform core.refuse_field('conflict', 'student_id',
-        format('The student is already enrolled in %s. Cancel that enrollment first.', v_route_name));
-    end if;
-  end loop;
+  -- Nobody else enrolls the student meanwhile, because the student is locked.
+  select r.name
+    into v_route_name
+    from transport_enrollment e
+    join route r on r.id = e.route_id
+    where e.student_id = v_student_id and core.rides(e.cancelled_at, now());
+  if found then
+    perform core.refuse_field('conflict', 'student_id',
+      format('The student is already enrolled in %s. Cancel that enrollment first.', v_route_name));
+  end if;
+  insert into transport_enrollment (
+    student_id, route_id, stop_id, enrollment_type, status, cancelled_at, cancel_reason)
+    values (v_student_id, v_route_id, v_stop_id, p ->> 'enrollment_type',
+      case when v_left_on is null then 'active' else 'cancelled' end,
+      core.day_begins(v_left_on),
+      case when v_left_on is not null then 'The student left.' end)
+    returning id into v_id;
   return api.transport_enrollment_record(v_id);
 end $$;
 comment on function api.transport_enroll_create is
-  'Enrolls a student: {student_id, route_id, stop_id, enrollment_type}. Raises invalid_reference for an inactive '
-  'student, an unknown route or a stop of another route; invalid_state for an inactive route; conflict if the student '
-  'is already enrolled or the bus is full.';
+  'Enrolls a student: {student_id, route_id, stop_id, enrollment_type}. Raises invalid_reference for a student '
+  'who has left, an unknown route or a stop of another route; invalid_state for an inactive route; conflict if the '
+  'student is already enrolled or the bus is full.';
 
 create function api.transport_enroll_cancel(p jsonb) returns json language plpgsql as $$
 declare
@@ -104,7 +110,7 @@ begin
   update transport_enrollment
     set status = 'cancelled', cancelled_at = now(), cancelled_by = core.user_id(), cancel_reason = p ->> 'reason',
       cancelled_by_name = api.user_name()
-    where id = v_id and status = 'active';
+    where id = v_id and core.rides(cancelled_at, now());
   if not found then
     perform core.fail('not_found', format('There is no transport enrollment %s. It was cancelled.', v_id));
   end if;

@@ -26,13 +26,15 @@ select core.define_record('driver', p_table => 'driver', p_key => 'd.id', p_one_
   p_columns => $$
     d.id, d.name, d.phone, d.license_number, d.license_expires_on, case when core.has_whole_school_scope()
       then d.address end as address,
-    d.is_active, d.created_at, d.updated_at
+    not core.has_left(d.left_on, core.today()) as is_active, d.left_on, d.leaving_reason, d.created_at, d.updated_at
   $$,
   p_condition => 'd.deleted_at is null',
   p_search => $$public.search_form(concat_ws(' ', d.name, d.license_number, d.phone))$$,
-  p_equals => '{is_active}',
   p_default_sort => 'name',
-  p_writable => '{name,phone,license_number,license_expires_on,address,is_active}');
+  p_writable => '{name,phone,license_number,license_expires_on,address,left_on,leaving_reason}');
+select core.define_filter('driver', 'is_active', $$
+  core.has_left(d.left_on, (select core.today())) <> :value::boolean
+$$);
 select core.define_filter('driver', 'expires_before', 'd.license_expires_on < :value::date');
 select core.define_sort('driver', 'name', 'platform.search_normal(d.name)');
 select core.define_sort('driver', 'license_expires_on', 'd.license_expires_on nulls last');
@@ -40,9 +42,21 @@ select core.define_sort('driver', 'created_at', 'd.created_at');
 
 select core.define_functions('transport_drivers', 'driver',
   p_list => 'Drivers by name. Searches name, license number and phone. Filters: is_active, expires_before.',
-  p_create => 'Creates a driver. Raises conflict for a license number in use, ignoring case.',
-  p_get => 'One driver. Raises not_found.',
-  p_update => 'Updates the given fields.');
+  p_get => 'One driver. Raises not_found.');
+
+create function api.transport_drivers_create(p jsonb) returns json language plpgsql as $$
+begin
+  return api.driver_record(core.record_insert('driver', api.person_with_left_on('driver', p)));
+end $$;
+comment on function api.transport_drivers_create is
+  'Creates a driver. Raises conflict for a license number in use, ignoring case.';
+
+create function api.transport_drivers_update(p jsonb) returns json language plpgsql as $$
+begin
+  return api.driver_record(core.record_update('driver', api.person_with_left_on('driver', p)));
+end $$;
+comment on function api.transport_drivers_update is
+  'Updates the given fields. From the day left_on the driver drives no route.';
 
 select core.define_record('transport_staff', p_table => 'transport_staff', p_key => 'st.id', p_one_row_per_key => true,
   p_source => 'transport_staff st',
@@ -84,7 +98,7 @@ select core.define_record('transport_staff_workload', p_table => 'transport_staf
       cross join lateral (
         select count(*) as students, count(*) filter (where enrollment_type <> 'drop') > 0 as has_pickup, count(*)
           filter (where enrollment_type <> 'pickup') > 0 as has_drop
-        from transport_enrollment where route_id = r.id and status = 'active') e
+        from transport_enrollment where route_id = r.id and core.rides(cancelled_at, now())) e
       where a.staff_id = st.id and (a.ends_on is null or a.ends_on >= core.today())
     ) work
   $$,

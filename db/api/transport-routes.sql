@@ -47,17 +47,17 @@ select core.define_record('route', p_table => 'route', p_key => 'r.id',
     (select min(seats.capacity) from bus seats
       where seats.id in (select rb.bus_id from route_buses(r.id) rb)) as capacity,
     (select case when current_setting('app.scope', true) <> 'own' then count(*) end from transport_enrollment e
-      where e.route_id = r.id and e.status = 'active') as student_count,
+      where e.route_id = r.id and core.rides(e.cancelled_at, now())) as student_count,
     (select case when current_setting('app.scope', true) <> 'own' then count(*) end from transport_enrollment e
-      where e.route_id = r.id and e.status = 'active' and e.enrollment_type <> 'drop') as pickup_count,
+      where e.route_id = r.id and core.rides(e.cancelled_at, now()) and e.enrollment_type <> 'drop') as pickup_count,
     (select case when current_setting('app.scope', true) <> 'own' then count(*) end from transport_enrollment e
-      where e.route_id = r.id and e.status = 'active' and e.enrollment_type <> 'pickup') as drop_count,
+      where e.route_id = r.id and core.rides(e.cancelled_at, now()) and e.enrollment_type <> 'pickup') as drop_count,
     r.created_at, r.updated_at
   $$,
   p_condition => $$
     r.deleted_at is null and (current_setting('app.scope', true) <> 'own'
       or r.id in (select e.route_id from transport_enrollment e where e.student_id = core.student_id()
-      and e.status = 'active'))
+      and core.rides(e.cancelled_at, now())))
   $$,
   p_search => $$public.search_form(concat_ws(' ', r.name, r.code, r.start_point, r.end_point))$$,
   p_equals => '{is_active}',
@@ -78,13 +78,13 @@ select core.define_record('stop', p_table => 'stop', p_key => 'st.id',
     to_char(st.drop_time, 'HH24:MI') as drop_time,
     st.latitude, st.longitude,
     (select case when current_setting('app.scope', true) <> 'own' then count(*) end from transport_enrollment e
-      where e.stop_id = st.id and e.route_id = st.route_id and e.status = 'active') as student_count,
+      where e.stop_id = st.id and e.route_id = st.route_id and core.rides(e.cancelled_at, now())) as student_count,
     st.created_at, st.updated_at
   $$,
   p_condition => $$
     st.deleted_at is null and (current_setting('app.scope', true) <> 'own'
       or st.route_id in (select e.route_id from transport_enrollment e where e.student_id = core.student_id()
-      and e.status = 'active'))
+      and core.rides(e.cancelled_at, now())))
   $$,
   p_search => $$public.search_form(concat_ws(' ', st.name, r.name))$$,
   p_equals => '{route_id}',
@@ -132,7 +132,7 @@ create function api.transport_routes_delete(p jsonb) returns json language plpgs
 declare
   v_id bigint := (p ->> 'id')::bigint;
 begin
-  if exists (select from transport_enrollment where route_id = v_id and status = 'active') then
+  if exists (select from transport_enrollment where route_id = v_id and core.rides(cancelled_at, now())) then
     perform core.fail('in_use', 'Students are enrolled in this route. Cancel their enrollments first.');
   elsif exists (
     select from bus_assignment where route_id = v_id and (ends_on is null or ends_on >= core.today())
@@ -300,7 +300,8 @@ declare
 begin
   select * into v_stop from api.lock_stop(v_id);
   if exists (
-    select from transport_enrollment where stop_id = v_id and route_id = v_stop.route_id and status = 'active'
+    select from transport_enrollment
+    where stop_id = v_id and route_id = v_stop.route_id and core.rides(cancelled_at, now())
   ) then
     perform core.fail('in_use', 'Students board at this stop. Cancel their enrollments first.');
   end if;

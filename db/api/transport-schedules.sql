@@ -26,7 +26,7 @@ select core.define_operation('transport_assignments_update', p_permission => 'tr
 select core.define_operation('transport_assignments_delete', p_permission => 'transport.manage',
   p_feature => 'transport', p_record => 'bus_assignment', p_errors => '{conflict,invalid_state}');
 
-create function api.transport_plan(p_first date, p_last date)
+create function api.transport_plan(p_first date, p_last date, p_with_left_drivers boolean default false)
   returns table (
     date date, route_id bigint, status text, reason text, exception_id bigint, assignment_id bigint,
     bus_id bigint, registration_number text, capacity integer,
@@ -83,14 +83,15 @@ begin
       when x.driver_id is not null then x.driver_id
       when a.id is not null then a.driver_id
       when coalesce(bd.min_route_id = r.id and bd.max_route_id = r.id, true) then r.driver_id
-    end
+    end and (p_with_left_drivers or not core.has_left(d.left_on, day.date))
     left join transport_staff st on st.id = a.staff_id
     where r.deleted_at is null and r.is_active;
   perform core.restore_scope(v_scope);
 end $$;
 comment on function api.transport_plan is
   'The bus, driver and attendant of every active route on every day of a range, days without school included. '
-  'An exception comes first, then the assignment, then the defaults of the route unless they are booked elsewhere.';
+  'An exception comes first, then the assignment, then the defaults of the route unless they are booked elsewhere. '
+  'Without a driver from the day on which the driver leaves, unless p_with_left_drivers.';
 
 -- transport_schedules_list replaces this source by one for the requested range of school days.
 select core.define_record('transport_schedule', p_table => 'route', p_key => 'r.id', p_key_parts => '{r.id,t.date}',
@@ -108,7 +109,7 @@ select core.define_record('transport_schedule', p_table => 'route', p_key => 'r.
   p_condition => $$
     current_setting('app.scope', true) <> 'own'
       or r.id in (select e.route_id from transport_enrollment e where e.student_id = core.student_id()
-      and e.status = 'active')
+      and core.rides(e.cancelled_at, now()))
   $$,
   p_search => $$public.search_form(concat_ws(' ', r.name, r.code))$$,
   p_equals => '{t.date,t.bus_id,t.driver_id}',
@@ -226,7 +227,7 @@ begin
       where not v_checks_plan
       union all
       select t.route_id, t.bus_id, t.driver_id, t.staff_id, min(t.date), max(t.date)
-      from api.transport_plan(p_first, p_last) t
+      from api.transport_plan(p_first, p_last, p_with_left_drivers => true) t
       where v_checks_plan and t.status <> 'cancelled' and (p_route_id is null or t.route_id = p_route_id)
       group by 1, 2, 3, 4
     ),
@@ -244,7 +245,7 @@ begin
       where not v_checks_plan and not p_is_replacement and x.kind = 'replaced' and x.date <@ v_days
       union all
       select t.route_id, t.bus_id, t.driver_id, t.staff_id, t.date, t.date, false
-      from api.transport_plan(p_first, p_last) t
+      from api.transport_plan(p_first, p_last, p_with_left_drivers => true) t
       where not v_checks_plan and p_is_replacement and t.status <> 'cancelled'
     )
     select 'bus', 'bus_id',
@@ -281,21 +282,24 @@ begin
     join bus b on b.id = k.bus_id
     join driver d on d.id = k.driver_id
     union all
-    select 'inactive', i.path, format('%s is inactive.', i.name),
+    select 'inactive', i.path, coalesce(i.message, format('%s is inactive.', i.name)),
       u.first_day, u.last_day, u.route_id, i.bus_id, i.driver_id, i.staff_id
     from use u
     cross join lateral (
-      select 'route_id', r.name, null::bigint, null::bigint, null::bigint
+      select 'route_id', r.name, null::bigint, null::bigint, null::bigint, null::text
       from route r where r.id = u.route_id and not r.is_active
       union all
-      select 'bus_id', 'Bus ' || b.registration_number, b.id, null, null
+      select 'bus_id', 'Bus ' || b.registration_number, b.id, null, null, null
       from bus b where b.id = u.bus_id and not b.is_active
       union all
-      select 'driver_id', d.name, null, d.id, null from driver d where d.id = u.driver_id and not d.is_active
+      select 'driver_id', d.name, null, d.id, null,
+        case when d.left_on > core.today() then format('%s leaves on %s.', d.name, d.left_on) end
+      from driver d
+      where d.id = u.driver_id and core.has_left(d.left_on, coalesce(u.last_day, 'infinity'))
       union all
-      select 'staff_id', st.name, null, null, st.id
+      select 'staff_id', st.name, null, null, st.id, null
       from transport_staff st where st.id = u.staff_id and not st.is_active
-    ) i (path, name, bus_id, driver_id, staff_id)
+    ) i (path, name, bus_id, driver_id, staff_id, message)
     union all
     select document.kind, document.path,
       format('%s of %s is valid only until %s.', document.title, document.name, document.valid_until),
@@ -325,7 +329,7 @@ begin
       select greatest(
           count(*) filter (where e.enrollment_type <> 'drop'),
           count(*) filter (where e.enrollment_type <> 'pickup')) as needed_seats
-      from transport_enrollment e where e.route_id = r.id and e.status = 'active'
+      from transport_enrollment e where e.route_id = r.id and core.rides(e.cancelled_at, now())
     ) riders
     where riders.needed_seats > b.capacity;
 end $$;

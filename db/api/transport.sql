@@ -32,7 +32,8 @@ select core.define_record('transport_fee_plan', p_table => 'transport_fee_plan',
       -- Grouped, so that the enrollments are counted once for all plans.
       select coalesce(sum(riders.number), 0)::bigint
       from (
-        select e.route_id, count(*) as number from transport_enrollment e where e.status = 'active' group by e.route_id
+        select e.route_id, count(*) as number from transport_enrollment e
+        where core.rides(e.cancelled_at, now()) group by e.route_id
       ) riders
       join route ridden on ridden.id = riders.route_id
       where api.fee_plan_applies(ridden.id, ridden.distance_km, fp.route_id, fp.min_km, fp.max_km)) as student_count,
@@ -106,7 +107,8 @@ create function api.transport_expiring(p_days integer)
     union all
     select 'fitness', id, null, registration_number, fitness_expires_on from bus where is_active and deleted_at is null
     union all
-    select 'license', null, id, name, license_expires_on from driver where is_active and deleted_at is null
+    select 'license', null, id, name, license_expires_on from driver
+    where not core.has_left(left_on, core.today()) and deleted_at is null
   ) p
   where p.expires_on <= core.today() + p_days
   order by p.expires_on, p.kind, p.bus_id, p.driver_id;
@@ -182,7 +184,7 @@ begin
       count(*) filter (where enrollment_type <> 'drop') as pickup,
       count(*) filter (where enrollment_type <> 'pickup') as drop
     from transport_enrollment
-    where status = 'active'
+    where core.rides(cancelled_at, now())
     group by route_id
   ),
   route_today as materialized (
@@ -205,7 +207,8 @@ begin
           'seats', coalesce(sum(capacity) filter (where is_active), 0))
         from bus where deleted_at is null),
       'drivers', (
-        select json_build_object('total', count(*), 'active', count(*) filter (where is_active))
+        select json_build_object(
+          'total', count(*), 'active', count(*) filter (where not core.has_left(left_on, today.date)))
         from driver where deleted_at is null),
       'staff', (
         select json_build_object('total', count(*), 'active', count(*) filter (where is_active))
@@ -255,25 +258,15 @@ begin
           order by platform.search_normal(name), id), '[]')
         from route_today
         where students > 0 and bus_id is null and status is distinct from 'cancelled'),
-      'inactive_students', (
-        select coalesce(json_agg(json_build_object(
-            'enrollment_id', e.id,
-            'student_id', s.id,
-            'student_name', core.full_name(s.first_name, s.last_name),
-            'route_id', r.id,
-            'route_name', r.name)
-          order by platform.search_normal(s.last_name), platform.search_normal(s.first_name), s.id), '[]')
-        from student s
-        join transport_enrollment e on e.student_id = s.id and e.status = 'active'
-        join route r on r.id = e.route_id
-        where not s.is_active and s.deleted_at is null))
+      -- The seat of a student ends when they leave.
+      'inactive_students', '[]'::json)
     into v_answer
     from today;
   return v_answer;
 end $$;
 comment on function api.transport_dashboard is
   'Transport today: totals, occupancy of each route, exceptions, documents that expire within 30 days, routes with '
-  'students but no bus, inactive students who are still enrolled.';
+  'students but no bus.';
 
 create function api.transport_riders(p_date date)
   returns table (student_id bigint, route_id bigint, distance_km numeric) language sql stable as $$
@@ -419,7 +412,7 @@ begin
   with enrolled as materialized (
     select route_id, count(*) as students
     from transport_enrollment
-    where status = 'active' and route_id = any (v_route_ids)
+    where core.rides(cancelled_at, now()) and route_id = any (v_route_ids)
     group by route_id
   ),
   requested_route as materialized (
@@ -445,7 +438,7 @@ begin
           e.enrollment_type, s.parent_name, s.parent_phone) as cells
       from requested_route w
       join route r on r.id = w.id
-      join transport_enrollment e on e.route_id = w.id and e.status = 'active'
+      join transport_enrollment e on e.route_id = w.id and core.rides(e.cancelled_at, now())
       join stop st on st.id = e.stop_id
       join student s on s.id = e.student_id
       left join class c on c.id = s.class_id

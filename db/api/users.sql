@@ -172,7 +172,29 @@ begin
   end if;
 end $$;
 comment on function api.person_activity_changed is
-  'Applies is_active of a student or a teacher to the sessions of their login at once.';
+  'Applies left_on of a student or a teacher to the sessions of their login at once.';
+
+create function api.person_with_left_on(p_record text, p jsonb) returns jsonb language plpgsql stable as $$
+declare
+  v_left_on date;
+  v_reason text;
+  v_fault record;
+begin
+  if not p ?| '{is_active,left_on,leaving_reason}' then
+    return p;
+  elsif p ? 'id' then
+    execute format('select left_on, leaving_reason from %I where id = $1', p_record)
+      into v_left_on, v_reason using (p ->> 'id')::bigint;
+  end if;
+  select f.field, f.message into v_fault from core.left_on_faults(p, v_left_on, v_reason) f limit 1;
+  if found then
+    perform core.refuse_field('validation_error', v_fault.field, v_fault.message);
+  end if;
+  return core.with_left_on(p, v_left_on);
+end $$;
+comment on function api.person_with_left_on is
+  'The parameters of a write of a student, a teacher or a driver with left_on in place of is_active. Raises '
+  'validation_error for what contradicts itself (core.left_on_faults).';
 
 create function api.person_save(p_role text, p jsonb) returns bigint language plpgsql as $$
 declare
@@ -180,6 +202,7 @@ declare
   v_creates_login boolean := coalesce((p ->> 'create_user_account')::boolean, false);
   v_person jsonb := '{}';
 begin
+  p := api.person_with_left_on(p_role, p);
   if v_creates_login and v_id is not null then
     -- The login uses the email of the request or, if it has none, the stored one.
     execute format('select api.%I($1)::jsonb', p_role || '_record') into v_person using v_id;
@@ -194,9 +217,9 @@ begin
     perform core.enforce_plan_limits();
   else
     perform core.record_update(p_role, p);
-    if p ? 'is_active' then
+    if p ? 'left_on' then
       perform api.person_activity_changed(p_role, v_id);
-      -- The plan counts only active students and teachers.
+      -- The plan does not count those who have left.
       perform core.enforce_plan_limits();
     end if;
   end if;

@@ -189,7 +189,7 @@ insert into core.analytics_part (refresh_order, name, target, watched, retention
       select y.id, 0
       from academic_year y
       cross join teacher t
-      where y.is_current and t.is_active and t.deleted_at is null
+      where y.is_current and not core.has_left(t.left_on, core.today()) and t.deleted_at is null
         and not exists (select from load l where l.academic_year_id = y.id and l.teacher_id = t.id)
     )
     select
@@ -218,7 +218,7 @@ insert into core.analytics_part (refresh_order, name, target, watched, retention
         count(*) filter (where enrollment_type <> 'drop') as pickup,
         count(*) filter (where enrollment_type <> 'pickup') as drop
       from transport_enrollment
-      where status = 'active'
+      where core.rides(cancelled_at, now())
       group by route_id
     ) e on e.route_id = r.id
     cross join lateral (

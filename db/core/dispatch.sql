@@ -426,7 +426,8 @@ begin
       array(
         select distinct e.class_id
         from enrollment e
-        where e.student_id = u.student_id and e.status in ('active', 'completed'))
+        where e.student_id = u.student_id
+          and (e.status = 'completed' or core.covers(e.starts_on, e.ends_on, (select core.today()))))
     into v_teacher_id, v_taught_ids, v_attended_ids
     from (select core.user_id() as id, core.student_id() as student_id) u
     left join teacher t on t.user_id = u.id and t.deleted_at is null;

@@ -28,9 +28,10 @@ insert into core.impersonation_change (table_name, verbs, columns) values
   -- Without user_id, the login of a person, and without the email addresses and phone numbers, where people and their
   -- families get messages, such as reminders of invoices.
   ('student', '{insert,delete,update}', '{first_name,last_name,roll_number,admission_number,date_of_birth,gender,
-    class_id,grade_id,religion_id,parent_name,address,is_active,deleted_at}'),
+    class_id,grade_id,religion_id,parent_name,address,is_active,left_on,leaving_reason,deleted_at}'),
   ('teacher', '{insert,delete,update}', '{first_name,last_name,employee_number,qualification,specialization,joined_on,
-    date_of_birth,gender,address,is_active,max_periods_per_day,max_periods_per_week,deleted_at}'),
+    date_of_birth,gender,address,is_active,left_on,leaving_reason,max_periods_per_day,max_periods_per_week,
+    deleted_at}'),
   -- Without email, phone, website, payment_details and action_url_hosts: where people turn to, pay and click.
   ('school', '{insert,update}', '{address,logo_id,logo_address,currency,locale,invoice_reminders}'),
   -- They end access, or send to the school what it has sent before.

@@ -181,26 +181,39 @@ comment on function core.invariant_student_fee_items is
 create function core.invariant_enrollment() returns setof jsonb language sql stable as $$
   select jsonb_build_object('student', s.id, 'class', s.class_id, 'enrolled_in', e.class_id)
   from student s
-  left join enrollment e on e.student_id = s.id and e.status = 'active'
-  where case when s.deleted_at is null then s.class_id end is distinct from e.class_id
+  left join enrollment e on e.student_id = s.id and core.covers(e.starts_on, e.ends_on, core.today())
+  where case when s.deleted_at is null and not core.has_left(s.left_on, core.today()) then s.class_id end
+      is distinct from e.class_id
+    or e.ends_on is distinct from s.left_on and e.id is not null
+    or (e.status = 'active') <> (s.left_on is null)
 $$;
 comment on function core.invariant_enrollment is
-  'A student has one active enrollment, in their class. A student without a class and a removed student have none.';
+  'A student has one enrollment that covers today, in their class, until the day left_on. A student without a class, '
+  'one who has left and a removed student have none.';
 
 create function core.invariant_usage_counts() returns setof jsonb language sql stable as $$
   select jsonb_build_object('counted', to_jsonb(c), 'stored', to_jsonb(u), 'platform', to_jsonb(t))
   from (
     select
-      (select count(*) from student where is_active and deleted_at is null)::integer as students,
-      (select count(*) from teacher where is_active and deleted_at is null)::integer as teachers,
+      (select count(*) from student where left_on is null and deleted_at is null)::integer as students,
+      (select count(*) from teacher where left_on is null and deleted_at is null)::integer as teachers,
       (select count(*) from class)::integer as classes
   ) c
   cross join (select students, teachers, classes from school_usage) u
   cross join (select students, teachers, classes from platform.tenant_usage where tenant_id = core.tenant_id()) t
-  where c is distinct from u or c is distinct from t
+  cross join (
+    select
+      (select count(*) from student where left_on is not null and deleted_at is null) as students,
+      (select count(*) from teacher where left_on is not null and deleted_at is null) as teachers
+  ) leaving
+  where c is distinct from u
+    or t.classes <> c.classes
+    -- Those who will leave count until the next write or daily measurement after that day.
+    or t.students not between c.students and c.students + leaving.students
+    or t.teachers not between c.teachers and c.teachers + leaving.teachers
 $$;
 comment on function core.invariant_usage_counts is
-  'The stored numbers of active students, active teachers and classes are right.';
+  'The stored numbers of students and teachers who have not left, and of classes, are right.';
 
 create function core.invariant_attendance_totals() returns setof jsonb language sql stable as $$
   select jsonb_build_object('class', class_id, 'marks', a.marks, 'stored_marks', t.marks, 'attended', a.attended,
@@ -266,7 +279,7 @@ create function core.invariant_seats() returns setof jsonb language sql stable a
       count(*) filter (where enrollment_type in ('pickup', 'both')) as pickup,
       count(*) filter (where enrollment_type in ('drop', 'both')) as drop
     from transport_enrollment
-    where route_id = r.id and status = 'active'
+    where route_id = r.id and core.rides(cancelled_at, now())
   ) riding
   where greatest(riding.pickup, riding.drop) > seats.number
 $$;
@@ -275,7 +288,7 @@ comment on function core.invariant_seats is 'No bus of a route has more passenge
 create function core.invariant_transport_enrollment() returns setof jsonb language sql stable as $$
   select jsonb_build_object('student', student_id, 'active_enrollments', count(*))
   from transport_enrollment
-  where status = 'active'
+  where core.rides(cancelled_at, now())
   group by student_id
   having count(*) > 1
 $$;

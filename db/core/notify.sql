@@ -94,6 +94,13 @@ create function core.reachable_recipients(p_recipients jsonb)
     select id, email, email_verified_at, first_name, last_name
     from user_account
     where id = r.user_id and is_active and deleted_at is null
+      and not (
+        (
+          exists (select from student s where s.user_id = r.user_id and s.left_on <= (select core.today()))
+          or exists (select from teacher t where t.user_id = r.user_id and t.left_on <= (select core.today()))
+        )
+        -- Who has left may have another role, or be another person.
+        and core.login_refusal(r.user_id) is not null)
     limit 1
   ) u on true
   where u.id is not null or r.user_id is null

@@ -21,6 +21,7 @@ declare
   -- The school and its counts, from the triggers. No other transaction has changed them since, because this one has
   -- locked school_usage.
   v_counted bigint[] := nullif(current_setting('app.school_usage', true), '');
+  v_scope text := core.widen_scope();
 begin
   if v_counted[1] = p_tenant_id then
     students := v_counted[2];
@@ -30,9 +31,15 @@ begin
     execute format('select students, teachers, classes from %I.school_usage', 'tenant_' || p_tenant_id)
       into students, teachers, classes;
   end if;
+  -- The triggers do not count those who will leave.
+  execute format(
+      'select $1 + (select count(*) from %1$I.student where left_on > $3 and deleted_at is null), '
+      '$2 + (select count(*) from %1$I.teacher where left_on > $3 and deleted_at is null)', 'tenant_' || p_tenant_id)
+    into students, teachers using students, teachers, core.today();
+  perform core.restore_scope(v_scope);
 end $$;
 comment on function core.tenant_size is
-  'The number of active students, active teachers and classes of a school, including the changes of this transaction. '
+  'The number of students and teachers who have not left, and of classes, including the changes of this transaction. '
   'Only for functions of core, because it accepts any school.';
 
 -- Triggers keep the counts. They do not run while rows are restored from a backup without them, or run for rows that
@@ -43,13 +50,14 @@ begin
     set students = c.students, teachers = c.teachers, classes = c.classes
     from (
       select
-        (select count(*) from student where is_active and deleted_at is null) as students,
-        (select count(*) from teacher where is_active and deleted_at is null) as teachers,
+        (select count(*) from student where left_on is null and deleted_at is null) as students,
+        (select count(*) from teacher where left_on is null and deleted_at is null) as teachers,
         (select count(*) from class) as classes
     ) c
     where (u.students, u.teachers, u.classes) <> (c.students, c.teachers, c.classes);
 end $$;
-comment on function core.recount_usage is 'Corrects school_usage of the current school.';
+comment on function core.recount_usage is
+  'Corrects school_usage of the current school. It has the people for whom no day of leaving is known.';
 
 create function core.tenant_usage(out students integer, out teachers integer, out classes integer)
   language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$

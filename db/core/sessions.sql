@@ -6,16 +6,16 @@ create function core.roles_of_inactive_people(p_user_id bigint) returns text[] l
   select array(
     select person.role
     from (
-      select 'student' as role, is_active from student where user_id = p_user_id and deleted_at is null
+      select 'student' as role, left_on from student where user_id = p_user_id and deleted_at is null
       union all
-      select 'teacher', is_active from teacher where user_id = p_user_id and deleted_at is null
+      select 'teacher', left_on from teacher where user_id = p_user_id and deleted_at is null
     ) person
     group by person.role
-    having not bool_or(person.is_active)
+    having bool_and(core.has_left(person.left_on, core.today()))
   );
 $$;
 comment on function core.roles_of_inactive_people is
-  'The system roles student and teacher, if the user is linked to such a person and this person is inactive.';
+  'The system roles student and teacher, if the user is linked to such a person and this person has left.';
 
 create function core.login_refusal(p_user_id bigint) returns text language plpgsql stable as $$
 declare
@@ -30,8 +30,12 @@ begin
        select from user_role ur
        join role r on r.id = ur.role_id
        where ur.user_id = p_user_id and not (r.is_system and r.name = any (v_suspended)))
-     or exists (select from student where user_id = p_user_id and is_active and deleted_at is null)
-     or exists (select from teacher where user_id = p_user_id and is_active and deleted_at is null) then
+     or exists (
+       select from student
+       where user_id = p_user_id and not core.has_left(left_on, core.today()) and deleted_at is null)
+     or exists (
+       select from teacher
+       where user_id = p_user_id and not core.has_left(left_on, core.today()) and deleted_at is null) then
     return null;
   end if;
   return format('You cannot log in because your %s record is inactive. Ask your school to reactivate it.',

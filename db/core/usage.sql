@@ -53,11 +53,16 @@ begin
     select
       core.tenant_id(), v_today, s.students, s.teachers,
       (select coalesce(sum(f.size), 0) from file f)
-    from school_usage s
+    from core.tenant_size(core.tenant_id()) s
     on conflict (tenant_id, date) do update set
       students = excluded.students,
       teachers = excluded.teachers,
       storage_bytes = excluded.storage_bytes;
+  -- Somebody may have left today, without a write.
+  update platform.tenant_usage u
+    set students = s.students, teachers = s.teachers
+    from core.tenant_size(core.tenant_id()) s
+    where u.tenant_id = core.tenant_id() and (u.students, u.teachers) <> (s.students, s.teachers);
   -- Also the last days: users were active after the last run of the day, and messages are sent later. A user who is
   -- active again has left the earlier day, which therefore keeps the highest number.
   insert into platform.usage_day as u (tenant_id, date, active_users, messages)

@@ -273,7 +273,8 @@ begin
         update student set
             admission_number = 'erased-' || id, roll_number = null, first_name = 'Erased', last_name = 'student',
             date_of_birth = null, gender = null, email = null, phone = null, religion_id = null, parent_name = null,
-            parent_phone = null, parent_email = null, address = null, is_active = false
+            parent_phone = null, parent_email = null, address = null,
+            left_on = coalesce(left_on, core.today()), is_active = false, leaving_reason = null
           where id = $1
         $sql$),
       ('student_document', 'delete from student_document where student_id = $1'),

@@ -17,12 +17,12 @@ const exportColumns = {
   students: toExport(
     'students',
     'admission_number external_id first_name last_name roll_number date_of_birth gender email phone class grade ' +
-      'religion parent_name parent_phone parent_email address is_active',
+      'religion parent_name parent_phone parent_email address is_active left_on leaving_reason',
   ),
   teachers: toExport(
     'teachers',
     'employee_number external_id first_name last_name email phone qualification specialization joined_on ' +
-      'date_of_birth gender address is_active',
+      'date_of_birth gender address is_active left_on leaving_reason',
   ),
 };
 

@@ -19,6 +19,7 @@ import {
 } from '../http/schemas.ts';
 import { Schedule } from './schedule.ts';
 import { gender } from './parts/gender.ts';
+import { leaving } from './parts/leaving.ts';
 import { attendanceRate } from './parts/attendance-rate.ts';
 import { newLogin } from './parts/new-login.ts';
 
@@ -42,7 +43,7 @@ const fields = {
   parent_phone: phone,
   parent_email: email.nullish(),
   address: optionalText(500),
-  is_active: z.boolean().optional(),
+  ...leaving.input,
   ...newLogin.fields('student'),
 };
 
@@ -92,12 +93,19 @@ export const Student = z
     parent_phone: z.string().nullable(),
     parent_email: z.string().nullable(),
     address: z.string().nullable(),
-    is_active: z.boolean(),
+    ...leaving.output,
     user_id: id.nullable().meta({ description: 'The login of the student.' }),
     deleted_at: timestamp.nullable(),
     ...timestamps,
   })
   .meta({ id: 'Student' });
+
+const UpdatedStudent = Student.extend({
+  not_restored: z
+    .array(z.object({ field: z.enum(['class_id', 'transport_enrollment']), message: z.string() }))
+    .optional()
+    .meta({ description: 'What a student who returns did not get back, and why. Absent if there is nothing.' }),
+}).meta({ id: 'UpdatedStudent' });
 
 const office = 'application/vnd.openxmlformats-officedocument';
 const openDocument = 'application/vnd.oasis.opendocument';
@@ -299,7 +307,7 @@ export const students = resource(
       operation: 'students_promotion_preview',
       summary: 'Preview a promotion',
       description:
-        'Changes nothing. A student cannot be promoted if they are inactive or already enrolled in this or a later ' +
+        'Changes nothing. A student cannot be promoted if they have left or are already enrolled in this or a later ' +
         'academic year. If the class does not have enough free seats, the first students of `student_ids` get them.',
       body: Promotion,
       response: json(PromotionPreview),
@@ -316,11 +324,14 @@ export const students = resource(
       operation: 'students_update',
       summary: 'Update a student',
       description:
-        'is_active=false ends the sessions of the student and refuses the login, unless the user has another role or ' +
-        'another active record. is_active=true allows the login again.',
+        'From the day `left_on` the student is on no attendance sheet, has no seat in the class and in the bus, gets ' +
+        'no bills and no notifications, and cannot log in, unless the user has another role or another active ' +
+        'record. Marks and bills from before stay and can be corrected. `is_active: true` returns the student to the ' +
+        'class and the bus if they have room; `not_restored` says what could not be given back. A student with ' +
+        '`class_id: null` has no class, but has not left.',
       body: StudentChange,
       passwordField: 'password',
-      response: json(Student),
+      response: json(UpdatedStudent),
     },
     'DELETE /:id': {
       operation: 'students_delete',

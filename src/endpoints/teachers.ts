@@ -3,6 +3,7 @@ import { created, json, page, resource } from '../http/endpoint.ts';
 import { choice } from '../http/coercion.ts';
 import { Schedule } from './schedule.ts';
 import { gender } from './parts/gender.ts';
+import { leaving } from './parts/leaving.ts';
 import {
   date,
   dateOf,
@@ -36,7 +37,7 @@ const fields = {
   date_of_birth: dateOf('birth').nullish(),
   gender: gender.nullish(),
   address: optionalText(500),
-  is_active: z.boolean().optional(),
+  ...leaving.input,
   ...newLogin.fields('teacher'),
 };
 
@@ -66,7 +67,7 @@ export const Teacher = z
     date_of_birth: date.nullable(),
     gender: z.enum(gender.options).nullable(),
     address: z.string().nullable(),
-    is_active: z.boolean(),
+    ...leaving.output,
     user_id: id.nullable().meta({ description: 'The login of the teacher.' }),
     max_periods_per_day: z.int().nullable().meta({ description: 'Set with `PUT /api/teachers/{id}/workload-rule`.' }),
     max_periods_per_week: z.int().nullable().meta({ description: 'Set with `PUT /api/teachers/{id}/workload-rule`.' }),
@@ -75,7 +76,8 @@ export const Teacher = z
   })
   .meta({
     id: 'Teacher',
-    description: 'Other teachers see only name, `email`, `specialization` and `is_active`; the other fields are null.',
+    description:
+      'Other teachers see only name, `email`, `specialization`, `is_active` and `left_on`; the other fields are null.',
   });
 
 export const TaughtClass = z
@@ -282,8 +284,9 @@ export const teachers = resource(
       operation: 'teachers_update',
       summary: 'Update a teacher',
       description:
-        'is_active=false ends the sessions of the teacher and refuses the login, unless the user has another role or ' +
-        'another active record. is_active=true allows the login again.',
+        'From the day `left_on` the teacher cannot log in, unless the user has another role or another active ' +
+        'record, gets no notifications, and cannot be chosen for a class or a lesson. Lessons from that day on have ' +
+        'no teacher until another one is chosen. `is_active: true` returns the teacher.',
       body: TeacherChange,
       passwordField: 'password',
       response: json(Teacher),

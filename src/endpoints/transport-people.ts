@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { created, json, page, resource } from '../http/endpoint.ts';
 import { choice } from '../http/coercion.ts';
+import { leaving } from './parts/leaving.ts';
 import { date, dateOf, Deleted, flag, id, nameText, optionalText, phone, timestamps } from '../http/schemas.ts';
 
 const name = nameText(100).meta({ examples: ['Kofi Mensah'] });
@@ -15,7 +16,7 @@ const driverFields = {
   }),
   license_expires_on: dateOf('validity', 'Last day on which the license is valid.').nullish(),
   address: optionalText(500),
-  is_active: isActive,
+  ...leaving.input,
 };
 const DriverInput = z.strictObject(driverFields).meta({ id: 'DriverInput' });
 const DriverChange = z
@@ -34,7 +35,7 @@ export const Driver = z
       .string()
       .nullable()
       .meta({ description: 'Null for a teacher whose row scope is limited to the classes they teach.' }),
-    is_active: z.boolean(),
+    ...leaving.output,
     ...timestamps,
   })
   .meta({ id: 'Driver' });

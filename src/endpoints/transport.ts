@@ -80,7 +80,9 @@ export const Dashboard = z
       .array(
         z.object({ enrollment_id: id, student_id: id, student_name: z.string(), route_id: id, route_name: z.string() }),
       )
-      .meta({ description: 'Inactive students who are still enrolled.' }),
+      .meta({
+        description: 'Always empty: the seat of a student ends when they leave. Kept for clients that read it.',
+      }),
   })
   .meta({ id: 'TransportDashboard' });
 

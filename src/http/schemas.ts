@@ -162,6 +162,7 @@ const dayRanges = {
   school: [around('P20Y', 'P10Y'), 'From 20 years ago to 10 years ahead.'],
   payment: [around('P10Y', 'P0D'), 'From 10 years ago to today.'],
   due: [around('P2Y', 'P10Y'), 'From 2 years ago to 10 years ahead.'],
+  leaving: [around('P80Y', 'P2Y'), 'From 80 years ago to 2 years ahead.'],
   /** The last day on which a document is valid. */
   validity: [around('P20Y', 'P50Y'), 'From 20 years ago to 50 years ahead.'],
 } as const;

@@ -134,7 +134,8 @@ describe('a file of students', () => {
       admission_number: number,
     };
     const columns = header?.cells ?? [];
-    expect([...columns].sort()).toEqual([...Object.keys(values), 'create_user_account'].sort());
+    const unused = ['create_user_account', 'left_on', 'leaving_reason'];
+    expect([...columns].sort()).toEqual([...Object.keys(values), ...unused].sort());
     const row = columns.map((column) => values[column] ?? '');
     const { ids } = await importFile(
       school.admin,
@@ -156,10 +157,11 @@ describe('a file of students', () => {
     });
     const [stored] = await service.database.query(
       `select r.name as religion, e.class_id::integer, e.status from ${school.schema}.student s join ${school.schema}.religion r on r.id = s.religion_id
-       join ${school.schema}.enrollment e on e.student_id = s.id where s.id = $1`,
+       left join ${school.schema}.enrollment e on e.student_id = s.id where s.id = $1`,
       [ids[0]],
     );
-    expect(stored).toEqual({ religion, class_id: classId, status: 'active' });
+    // Who is not active has left today, and attends no class.
+    expect(stored).toEqual({ religion, class_id: null, status: null });
   });
 
   test('can have its columns in any order and case, with spaces, underscores or neither', async () => {
@@ -1379,7 +1381,7 @@ describe('a file of teachers', () => {
         10,
       );
       const columns = header?.cells ?? [];
-      expect([...columns].sort()).toEqual(Object.keys(values).sort());
+      expect([...columns].sort()).toEqual([...Object.keys(values), 'left_on', 'leaving_reason'].sort());
       const row = columns.map((column) => values[column] ?? '');
       const content = format === 'csv' ? `${template.data.toString()}${csv([row])}` : await xlsx([columns, row]);
       const { ids } = await importFile(school.admin, content, {

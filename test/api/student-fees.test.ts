@@ -213,7 +213,7 @@ describe('billing', () => {
       await world.addStudent(await world.addClass()),
     ];
     const { admin } = world.school;
-    await admin.put(`/api/students/${inactive}`, { is_active: false });
+    await admin.put(`/api/students/${inactive}`, { left_on: '2021-12-01' });
     await admin.delete(`/api/students/${removed}`);
     await admin.put(`/api/students/${taken}`, { class_id: null });
     expect(await world.generate(structureId, { date: '2021-12-31' })).toMatchObject({

@@ -146,7 +146,7 @@ describe('the preview of a promotion', () => {
     const enrolled = await createStudent(beside.id);
     const upward = await preview([inactive, fit, there, enrolled, old], to.id, years[2]);
     expect(reasons(upward)).toEqual([
-      'The student is inactive.',
+      'The student has left.',
       null,
       'The student is already in this class.',
       'The student is already enrolled in this academic year.',
@@ -170,7 +170,7 @@ describe('the preview of a promotion', () => {
     const full = 'The class is full.';
     expect(reasons(await preview([c, inactive, a, b, d], to.id, years[2]))).toEqual([
       null,
-      'The student is inactive.',
+      'The student has left.',
       null,
       full,
       full,
@@ -317,7 +317,7 @@ describe('a promotion', () => {
     const refused = await promote<unknown>(ids, to.id, years[2], 409);
     expect(refused.error).toBe('conflict');
     expect(refused.details).toEqual([
-      { path: 'student_ids.1', message: 'The student is inactive.' },
+      { path: 'student_ids.1', message: 'The student has left.' },
       { path: 'student_ids.3', message: 'The class is full.' },
     ]);
     expect(await checksums(service.database, school.schema)).toEqual(before);

@@ -61,7 +61,15 @@ const granted: Record<string, string[]> = {
   // And what the jobs call, see below.
   school_worker: ['job_give_up', 'jobs', 'outbox_schools', 'outbox_write', 'tenant_lock_key', 'unlock_jobs'],
   school_tenant: [
+    'attending',
     'class_staff',
+    'covers',
+    'enrolled',
+    'given_left_on',
+    'has_left',
+    'left_on_faults',
+    'rides',
+    'with_left_on',
     'is_impersonation_allowed',
     'is_second_factor_required',
     'school_require_second_factor',
@@ -452,6 +460,7 @@ describe('grants', () => {
   test('the role of a school can execute only the functions for row policies, timetable conflicts and bus seats', async () => {
     const names = [
       ...['scope_class_ids', 'taught_class_ids', 'visible_class_ids'],
+      ...['class_require_places', 'school_today'],
       ...['route_buses', 'timetable_conflicts', 'timetable_refuse_conflicts', 'transport_require_seats'],
     ];
     expect(await grants(functionsOf(school.schema), 'f')).toEqual(

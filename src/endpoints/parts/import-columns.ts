@@ -165,6 +165,8 @@ const ofPerson = {
   ],
   address: ['Home address', 'Street address', 'Postal address', 'Mailing address', 'Residence address', 'Street'],
   is_active: ['Active', 'Enabled', 'enabledUser', 'Account enabled', 'Status'],
+  left_on: ['Leaving date', 'Date of leaving', 'Leave date', 'Exit date', 'Withdrawal date', 'End date', 'endDate'],
+  leaving_reason: ['Reason for leaving', 'Exit reason', 'Withdrawal reason'],
   create_user_account: ['Create login', 'Create user'],
   role: ['User role', 'User type'],
 };
