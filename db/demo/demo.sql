@@ -374,6 +374,10 @@ begin
     join route r on r.code = (array['N1', 'N1', 'S1', 'N1', 'E1', 'S1'])[1 + s.n % 6]
     join stop on stop.route_id = r.id and stop.sequence = 1 + s.n / 6 % 4
     order by s.id;
+  -- One student will leave.
+  update student
+    set left_on = core.today() + 21, leaving_reason = 'Moves to Leeds'
+    where id = (select max(id) from student);
   insert into route_exception (route_id, date, kind, reason)
     select id, (date_trunc('week', now()) + interval '8 days')::date, 'cancelled', 'Nadia is at a training'
     from route
