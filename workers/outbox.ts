@@ -72,10 +72,14 @@ export function outboxWriter({ pool, logger, tracing }: Context) {
      */
     async round(looker: Pick<pg.Pool, 'query'>, isStopping: () => boolean = () => false) {
       const start = performance.now();
-      const { rows } = await looker.query<Waiting>('select school_id as id, traceparent from core.outbox_schools()');
+      const { rows } = await looker.query<{ school_id: unknown; traceparent: string | null }>(
+        'select school_id, traceparent from core.outbox_schools()',
+      );
       const lookMs = performance.now() - start;
       let begun = 0;
-      for (const school of rows) {
+      for (const { school_id, traceparent } of rows) {
+        // A bigint arrives as text, unless the pool parses it.
+        const school: Waiting = { id: Number(school_id), traceparent };
         if (writing.has(school.id) || (resting.get(school.id) ?? 0) > Date.now()) continue;
         while (writing.size >= lanes) await Promise.race(writing.values());
         if (isStopping() || outage !== undefined) break;

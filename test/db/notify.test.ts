@@ -721,8 +721,8 @@ describe('core.send_message', () => {
       expect((await traces()).notifications.map(({ title }) => title)).toEqual(['Holiday: H', 'Holiday: I']);
       expect(warnings).toEqual(
         expect.arrayContaining([
-          expect.objectContaining({ tenant: String(locked.id), cause: expect.stringContaining('lock timeout') }),
-          expect.objectContaining({ tenant: String(damaged.id), cause: expect.stringContaining('notification_event') }),
+          expect.objectContaining({ tenant: locked.id, cause: expect.stringContaining('lock timeout') }),
+          expect.objectContaining({ tenant: damaged.id, cause: expect.stringContaining('notification_event') }),
         ]),
       );
       // Both are left alone for a while.
