@@ -66,7 +66,8 @@ declare
   v_recipients jsonb := p_row.facts -> 'recipients';
 begin
   if v_function is null and p_row.event <> 'message' then
-    raise exception 'There is no event % in the catalog.', p_row.event;
+    raise exception 'This release has no event %. A newer release has probably stored it: %', p_row.event,
+      'upgrade again, or remove the event: school jobs cancel --task outbox --failed';
   end if;
   if v_recipients is null then
     execute format('select api.%I($1)', v_function)
