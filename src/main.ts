@@ -41,13 +41,21 @@ async function stop(): Promise<void> {
   if (failures.length > 0) throw failures[0];
 }
 
-/** Opens the database at DATABASE_URL, or starts the embedded server. `location` is for the banner. */
-async function openDatabase(config: Config): Promise<{ ownerUrl: string; location: string }> {
+/** For the second of two processes that would both start the embedded server. */
+const splitAdvice =
+  'An embedded Postgres serves only the process that starts it. Set DATABASE_URL in all processes that run with --only.';
+
+/**
+ * Opens the database at DATABASE_URL, or starts the embedded server. `location` is for the banner.
+ * @param isSplit  whether the process runs only one part, so that another process probably runs the other one
+ */
+async function openDatabase(config: Config, isSplit: boolean): Promise<{ ownerUrl: string; location: string }> {
   if (config.DATABASE_URL) {
     await checkReachable(config.DATABASE_URL);
     return { ownerUrl: config.DATABASE_URL, location: describeDatabase(config.DATABASE_URL) };
   }
-  await closeOnStop(lockDataDir(config.DATA_DIR), (release) => release());
+  const lock = lockDataDir(config.DATA_DIR, isSplit ? splitAdvice : undefined);
+  await closeOnStop(lock, (release) => release());
   const server = await closeOnStop(startEmbedded(config.DATA_DIR), (embedded) => embedded.stop());
   const notice = olderDataNotice(server, config.DATA_DIR);
   if (notice) announce(notice);
@@ -155,7 +163,7 @@ function printBanner(config: Config, { ready, url, metricsUrl, location, demoLog
 async function start(parts: readonly Part[]): Promise<void> {
   const startedAt = performance.now();
   const config = readConfig(process.env);
-  const { ownerUrl, location } = await openDatabase(config);
+  const { ownerUrl, location } = await openDatabase(config, parts.length === 1);
   const demoLogins = await prepare(config, ownerUrl);
   const { url, metricsUrl } = await closeOnStop(startService(config, ownerUrl, parts), (running) => running.close());
   const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
@@ -177,7 +185,9 @@ async function start(parts: readonly Part[]): Promise<void> {
 
 const { only } = new Command('school-management-service')
   .description('Start the service. Settings are listed in .env.example.')
-  .addOption(new Option('--only <part>', 'run only this part').choices(['api', 'worker']))
+  .addOption(
+    new Option('--only <part>', 'run only this part; several processes need DATABASE_URL').choices(['api', 'worker']),
+  )
   .parse()
   .opts<{ only?: Part }>();
 

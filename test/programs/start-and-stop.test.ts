@@ -132,6 +132,13 @@ describe('node src/main.ts', () => {
         `Process ${third.program.pid} is using the data directory ${DATA_DIR}. Stop it, or set DATA_DIR to another folder.`,
       ],
     });
+    const worker = await runProgram('src/main.ts', ['--only', 'worker'], { DATA_DIR });
+    expect({ code: worker.code, stderr: worker.stderr }).toEqual({
+      code: 1,
+      stderr:
+        `Process ${third.program.pid} is using the data directory ${DATA_DIR}. An embedded Postgres serves only the ` +
+        'process that starts it. Set DATABASE_URL in all processes that run with --only.\n',
+    });
     expect(await totalStudents(survivor)).toBe(602);
     third.program.kill('SIGTERM');
     expect(await third.program.ended).toMatchObject({ code: 0, signal: null, stderr: '' });
