@@ -3,17 +3,29 @@
 -- for a school. So the ids of its notifications are in commit order, and its daily limits are exact. Decision 0070.
 
 -- In PL/pgSQL, because Postgres before 18 plans the query of an SQL function in each transaction, and the worker asks
--- twenty times a second. Always by the index: the plan is made when the table is empty, and kept when it is long.
+-- twenty times a second. Always by an index: the plan is made when the table is empty, and kept when it is long.
 create function core.outbox_schools() returns table (school_id bigint, traceparent text)
   language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 begin
-  -- One look-up per school, however many rows a school has.
+  -- Some look-ups per school, however many rows a school has. Rows that wait for another attempt have an index of their
+  -- own, because thousands of them may wait for hours, or forever.
   return query
     with recursive waiting as (
-      (select o.tenant_id from platform.outbox o order by o.tenant_id limit 1)
+      select 0::bigint as tenant_id
       union all
-      select (
-        select o.tenant_id from platform.outbox o where o.tenant_id > w.tenant_id order by o.tenant_id limit 1)
+      select least(
+        (
+          select o.tenant_id
+          from platform.outbox o
+          where o.tenant_id > w.tenant_id and o.retry_at is null
+          order by o.tenant_id
+          limit 1),
+        (
+          select o.tenant_id
+          from platform.outbox o
+          where o.tenant_id > w.tenant_id and o.retry_at is not null
+          order by o.tenant_id
+          limit 1))
       from waiting w
       where w.tenant_id is not null
     )
@@ -22,10 +34,19 @@ begin
     join platform.tenant t on t.id = w.tenant_id and t.node_id is null
       and t.schema_version >= core.required_schema_version()
     cross join lateral (
-      select o.traceparent
-      from platform.outbox o
-      where o.tenant_id = t.id and (o.retry_at is null or o.retry_at <= now())
-      order by o.id
+      (
+        select o.traceparent
+        from platform.outbox o
+        where o.tenant_id = t.id and o.retry_at is null
+        order by o.id
+        limit 1)
+      union all
+      (
+        select o.traceparent
+        from platform.outbox o
+        where o.tenant_id = t.id and o.retry_at <= now()
+        order by o.retry_at
+        limit 1)
       limit 1) due
     order by t.id;
 end $$;
@@ -33,32 +54,43 @@ comment on function core.outbox_schools is
   'The schools of this server with events to write, and the trace of the first event of each. Security definer, since '
   'the worker may read no table of the platform.';
 
+create function core.outbox_take_webhooks(p_tenant_id bigint) returns boolean
+  language plpgsql set enable_seqscan = off as $$
+begin
+  delete from platform.outbox where tenant_id = p_tenant_id and event = 'webhooks';
+  return found;
+end $$;
+comment on function core.outbox_take_webhooks is
+  'Deletes the rows `webhooks` of a school, and returns whether there were any. One job delivers the events of all.';
+
 create function core.outbox_batch(p_tenant_id bigint) returns bigint[]
   language plpgsql stable set enable_seqscan = off as $$
 begin
   return array(
-    select o.id
-    from (
-      (
-        select id
-        from platform.outbox
-        where tenant_id = p_tenant_id and event <> 'webhooks' and written > 0
-          and (retry_at is null or retry_at <= now())
-        order by id
-        limit 1)
-      union all
-      (
-        select id
-        from platform.outbox
-        where tenant_id = p_tenant_id and event <> 'webhooks' and written = 0
-          and (retry_at is null or retry_at <= now())
-        order by id
-        limit 100)
-    ) o);
+    (
+      select id
+      from platform.outbox
+      where tenant_id = p_tenant_id and written > 0 and (retry_at is null or retry_at <= now())
+      order by id
+      limit 1)
+    union all
+    (
+      select id
+      from platform.outbox
+      where tenant_id = p_tenant_id and written = 0 and retry_at is null and event <> 'webhooks'
+      order by id
+      limit 100)
+    union all
+    (
+      select id
+      from platform.outbox
+      where tenant_id = p_tenant_id and written = 0 and retry_at <= now() and event <> 'webhooks'
+      order by retry_at
+      limit 20));
 end $$;
 comment on function core.outbox_batch is
-  'The events of a school that are written next: the first of those that are partly written, and a hundred others. '
-  'So a message to thousands delays no event that follows it.';
+  'The events of a school that are written next: the first of those that are partly written, a hundred others, and '
+  'twenty that are tried again. So a message to thousands, or thousands of events that fail, delay no other event.';
 
 create function core.outbox_recipients(p_row platform.outbox) returns jsonb language plpgsql as $$
 declare
@@ -392,8 +424,7 @@ begin
     return null;
   end if;
   v_before := core.enter_tenant(p_tenant_id);
-  delete from platform.outbox where tenant_id = p_tenant_id and event = 'webhooks';
-  if found then
+  if core.outbox_take_webhooks(p_tenant_id) then
     perform core.add_jobs('deliver_webhooks',
       array[(jsonb_build_object('tenant_id', p_tenant_id), null, null)::core.new_job]);
   end if;

@@ -217,6 +217,55 @@ describe('a row', () => {
     expect(await due()).toEqual([school.id]);
   });
 
+  test('is in a batch with a hundred new ones and twenty that are tried again, whatever else waits', async () => {
+    const rows = (count: number, columns: string, values: string) =>
+      database.query(
+        `insert into platform.outbox (tenant_id, event, facts, ${columns})
+         select $1, 'holiday.added', '{"recipients": []}', ${values} from generate_series(1, $2)`,
+        [school.id, count],
+      );
+    await rows(200, 'attempts, retry_at', "2, now() - interval '1 hour'");
+    await rows(150, 'written', '0');
+    await rows(2, 'written', '1');
+    await database.query(
+      `insert into platform.outbox (tenant_id, event, facts)
+       select $1, 'webhooks', '{}' from generate_series(1, 30)`,
+      [school.id],
+    );
+    const [batch] = await database.query(
+      `select count(*) filter (where written > 0)::integer as partly, count(*) filter (where attempts = 0 and written = 0)::integer as fresh,
+         count(*) filter (where attempts > 0)::integer as again from platform.outbox where id = any (core.outbox_batch($1))`,
+      [school.id],
+    );
+    expect(batch).toEqual({ partly: 1, fresh: 100, again: 20 });
+  });
+
+  test('is found without reading the thousands that wait for an attempt, or forever', async () => {
+    for (const retryAt of ["now() + interval '1 hour'", "'infinity'"])
+      await database.query(
+        `insert into platform.outbox (tenant_id, event, facts, attempts, retry_at)
+         select $1, 'holiday.added', '{"recipients": []}', 3, ${retryAt} from generate_series(1, 5000)`,
+        [school.id],
+      );
+    await add(other, 'new');
+    const client = await pool.connect();
+    /** The pages that a statement reads once its plan is kept. */
+    const pages = async (text: string) => {
+      for (let call = 0; call < 6; call++) await client.query(text);
+      const { rows } = await client.query<{ 'QUERY PLAN': [{ Plan: { 'Shared Hit Blocks': number } }] }>(
+        `explain (analyze, buffers, format json) ${text}`,
+      );
+      return rows[0]?.['QUERY PLAN'][0].Plan['Shared Hit Blocks'];
+    };
+    try {
+      expect(await pages('select from core.outbox_schools()')).toBeLessThan(60);
+      expect(await pages(`select core.outbox_batch(${school.id})`)).toBeLessThan(60);
+      expect(await pages(`select core.outbox_take_webhooks(${school.id})`)).toBeLessThan(60);
+    } finally {
+      client.release();
+    }
+  });
+
   test('of which a slice is written has all its attempts again', async () => {
     const recipients = Array.from({ length: 1001 }, () => ({ user_id: school.user, variables: { holiday_name: 'H' } }));
     const past = new Date(Date.now() - 1000);
