@@ -14,6 +14,8 @@ const maxIntervalMs = 1_000;
 const lanes = 3;
 /** How long a school is left alone whose notifications could not be written, for example because of a lock. */
 const restMs = 10_000;
+/** The limit of one write of a school. It has at most 2,000 recipients, so it usually takes less than two seconds. */
+const writeTimeoutMs = 60_000;
 /** How long the worker waits after a lost connection. */
 const pauseMs = 1_000;
 
@@ -25,14 +27,19 @@ interface Waiting {
   traceparent: string | null;
 }
 
+/** query_canceled: the write of a school took longer than its limit. */
+const isCanceled = (error: unknown) => Error.isError(error) && 'code' in error && error.code === '57014';
+
 /** Whether the server or the connection failed, and not the work for one school. */
-const isOutage = (error: unknown) => classify(error).apiError?.error === 'unavailable' && !isLockConflict(error);
+const isOutage = (error: unknown) =>
+  classify(error).apiError?.error === 'unavailable' && !isLockConflict(error) && !isCanceled(error);
 
 /**
  * Writes the notifications of events (platform.outbox): of each school that has some, one batch (core.outbox_write). An
  * error of a school is logged, and the school is tried again later.
+ * @param timeoutMs  the limit of each write
  */
-export function outboxWriter({ pool, logger, tracing }: Context) {
+export function outboxWriter({ pool, logger, tracing }: Context, timeoutMs = writeTimeoutMs) {
   const resting = new Map<number, number>();
   /** The schools for which it writes now. A slow one takes one of the lanes, and the others go on. */
   const writing = new Map<number, Promise<void>>();
@@ -44,8 +51,11 @@ export function outboxWriter({ pool, logger, tracing }: Context) {
     const span = tracing?.start('notifications', 'CONSUMER', request, { 'school.id': id });
     let failure: string | undefined;
     try {
-      const { rows } = await pool.query<{ count: number | null }>('select core.outbox_write($1) as count', [id]);
-      const count = rows[0]?.count ?? 0;
+      // Two statements in one message, so that `set local` also applies behind a connection pooler.
+      const results = (await pool.query(
+        `set local statement_timeout = ${String(timeoutMs)}; select core.outbox_write(${String(id)}) as count`,
+      )) as unknown as pg.QueryResult<{ count: number | null }>[];
+      const count = results[1]?.rows[0]?.count ?? 0;
       if (count > 0)
         logger.info({
           task: 'outbox',

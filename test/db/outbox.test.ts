@@ -92,7 +92,7 @@ const atGate = (count: number) =>
 const openGate = () => database.query('update public.gate set is_open = true');
 
 /** A writer like that of the worker, its warnings, and how many of its writes run, and ran, at the same time. */
-function newWriter() {
+function newWriter(timeoutMs?: number) {
   const warnings: { tenant: number; cause: string }[] = [];
   const count = { running: 0, most: 0 };
   const counting = {
@@ -106,7 +106,7 @@ function newWriter() {
     },
   };
   const logger = { info: () => undefined, warn: (entry: (typeof warnings)[number]) => void warnings.push(entry) };
-  const writer = outboxWriter({ pool: counting as never, logger: logger as never, tracing: undefined });
+  const writer = outboxWriter({ pool: counting as never, logger: logger as never, tracing: undefined }, timeoutMs);
   return { warnings, count, look: () => writer.round(pool), finish: () => writer.finish() };
 }
 
@@ -170,6 +170,20 @@ describe('the writer', () => {
       await database.query(`alter table ${school.schema}.lost rename to notification_event`);
     }
     expect([await begunAfter(10_001), await titles(school)]).toEqual([1, ['Holiday: failed']]);
+  });
+
+  test('cancels a write that takes too long, as an error of its school', async () => {
+    await atEachNotification(school, waitForGate);
+    await add(school, 'endless');
+    const { warnings, look, finish } = newWriter(500);
+    expect(await look()).toMatchObject({ begun: 1 });
+    await finish();
+    expect(warnings).toEqual([
+      expect.objectContaining({ tenant: school.id, cause: expect.stringContaining('statement timeout') }),
+    ]);
+    // The school rests, and the connections of the pool have no limit.
+    expect(await look()).toMatchObject({ begun: 0 });
+    expect((await pool.query('show statement_timeout')).rows).toEqual([{ statement_timeout: '0' }]);
   });
 
   test('reports a lost connection as an outage, and then tries the school again at once', async () => {
