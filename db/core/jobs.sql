@@ -41,7 +41,7 @@ create function core.queue() returns json
         count(*) filter (where o.attempts > 0 and o.retry_at < 'infinity'),
         0,
         count(*) filter (where o.retry_at = 'infinity'),
-        round(extract(epoch from now() - min(o.created_at) filter (where o.attempts = 0))::numeric, 1),
+        round(extract(epoch from now() - min(o.updated_at) filter (where o.attempts = 0))::numeric, 1),
         count(*) filter (where o.attempts >= 3),
         round(extract(epoch from now() - min(o.created_at)
           filter (where o.retry_at is distinct from 'infinity'))::numeric, 1)

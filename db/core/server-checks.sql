@@ -434,12 +434,17 @@ create function core.check_queue(p_waiting interval default '10 minutes') return
     group by task
     union all
     select 'warning', format('Notifications and webhooks of %s schools have waited since %s.',
-        count(distinct o.tenant_id), min(o.created_at)::timestamptz(0)),
-      'npm start -- --only worker', false
+        count(distinct o.tenant_id), min(o.updated_at)::timestamptz(0)),
+      case
+        when (core.readiness() ->> 'worker')::boolean
+          then 'Read in the log of the worker why it does not write them. A school that is locked or migrated waits.'
+        else 'npm start -- --only worker'
+      end, false
     from platform.outbox o
     join platform.tenant t on t.id = o.tenant_id and t.node_id is null and t.schema_version > 0
+    -- Since `jobs retry`, or the last slice of a message: both change the row.
     where o.attempts = 0
-    having min(o.created_at) < now() - p_waiting
+    having min(o.updated_at) < now() - p_waiting
     union all
     select 'warning', format('The notifications of %s events %s could not be written: %s', count(*), event, min(error)),
       case

@@ -402,3 +402,33 @@ test('jobs retry and jobs cancel --failed leave rows that have not failed, and t
   expect(await change('cancel', 'outbox', false)).toEqual({ outbox: 2 });
   expect(await attempts()).toEqual([]);
 });
+
+test('doctor counts the time of a row from its last change, and advises to start a worker only if none runs', async () => {
+  const advice = async () =>
+    (
+      await database.query<{ remedy: string }>(
+        "select remedy from core.check_queue() where what like 'Notifications and webhooks of 1 schools have waited%'",
+      )
+    ).map(({ remedy }) => remedy);
+  const longAgo = new Date(Date.now() - 86_400_000);
+  await add(school, 'failed', { attempts: 3, retry_at: 'infinity', created_at: longAgo, updated_at: longAgo });
+  expect(await advice()).toEqual([]);
+  await database.query("select core.change_jobs('retry', null, 'outbox', true)");
+  expect(await advice()).toEqual([]);
+  const { tasks } = (
+    await database.query<{ queue: { tasks: { task: string; oldest_ready_seconds: number }[] } }>(
+      'select core.queue() as queue',
+    )
+  )[0]?.queue ?? { tasks: [] };
+  expect(tasks.find(({ task }) => task === 'outbox')?.oldest_ready_seconds).toBeLessThan(3600);
+  await add(school, 'waiting', { created_at: longAgo, updated_at: longAgo });
+  expect(await advice()).toEqual(['npm start -- --only worker']);
+  const worker = new pg.Client({ connectionString: database.url, application_name: 'test' });
+  await worker.connect();
+  try {
+    await worker.query('select pg_advisory_lock_shared(7312, 1)');
+    expect(await advice()).toEqual([expect.stringContaining('log of the worker')]);
+  } finally {
+    await worker.end();
+  }
+});
