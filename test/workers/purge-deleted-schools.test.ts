@@ -97,11 +97,19 @@ const credentials = () => ({ subdomain: school.subdomain, email: school.adminEma
 
 describe('a deleted school', () => {
   test('is kept for TENANT_RETENTION_DAYS, and is then only in its export file', async () => {
+    // An event whose notifications could not be written.
+    await database.query(
+      `insert into platform.outbox (tenant_id, event, facts, attempts, retry_at)
+       select id, 'holiday.added', '{}', 12, 'infinity' from unnest(array[$1::bigint, 0]) id`,
+      [school.id],
+    );
+    const waiting = () => database.query('select tenant_id::integer as school from platform.outbox order by 1');
     await deleteSchool('29 days 23 hours');
     const before = await contents(database, school.schema);
     await runJob();
     expect(await contents(database, school.schema)).toEqual(before);
     expect(await files()).toEqual([]);
+    expect(await waiting()).toEqual([{ school: 0 }, { school: school.id }]);
 
     await database.query("update platform.tenant set deleted_at = deleted_at - interval '1 hour' where id = $1", [
       school.id,
@@ -113,6 +121,8 @@ describe('a deleted school', () => {
     ]);
     expect(await database.query('select from platform.session where tenant_id = $1', [school.id])).toEqual([]);
     expect(await database.query('select from platform.one_time_token where tenant_id = $1', [school.id])).toEqual([]);
+    // That of another school stays.
+    expect(await waiting()).toEqual([{ school: 0 }]);
   });
 
   test('keeps its row, subdomain and audit log when purged; restoring it is refused with a hint to import it', async () => {
