@@ -76,6 +76,32 @@ test('the trace of a client continues in its request, the call of the database a
   expect(sent).not.toMatch(/traced|Trace"|Person|@test/);
 });
 
+test('the trace of a request continues in the write of its notifications and in the job that delivers them', async () => {
+  const traceId = newTrace();
+  const { status } = await send(service.url, {
+    method: 'POST',
+    path: '/api/notifications/send',
+    headers: {
+      authorization: `Bearer ${school.admin.token}`,
+      'content-type': 'application/json',
+      traceparent: header(traceId),
+    },
+    body: JSON.stringify({ all: true, title: 'Hello', message: 'Secret words', channels: ['in_app', 'email'] }),
+  });
+  expect(status).toBe(200);
+  const request = await spanIn(traceId, 'POST /api/notifications/send');
+  const call = await spanIn(traceId, 'core.call notifications_send');
+  const written = await spanIn(traceId, 'notifications');
+  const delivery = await spanIn(traceId, 'job deliver');
+  expect([call.parentSpanId, written.parentSpanId, delivery.parentSpanId]).toEqual([
+    request.spanId,
+    call.spanId,
+    call.spanId,
+  ]);
+  expect([written, delivery].map((span) => Number(attribute(span, 'school.id')))).toEqual(Array(2).fill(school.id));
+  expect(sent).not.toContain('Secret words');
+});
+
 test('a request without a valid traceparent begins a trace of its own, and a refused call is marked', async () => {
   const traceId = newTrace();
   await send(service.url, { path: '/api/health', headers: { traceparent: header(traceId).replace('00-', 'ff-') } });
