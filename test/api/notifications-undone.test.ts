@@ -156,6 +156,120 @@ test('a holiday or leave that is deleted and a user who is deactivated before th
   ).toEqual([]);
 });
 
+/** Stores an event as a job or the timetable generator does. */
+const happened = (event: string, facts: object) =>
+  school.database.query('insert into platform.outbox (tenant_id, event, facts) values ($1, $2, $3)', [
+    school.id,
+    event,
+    facts,
+  ]);
+
+/** Adds a student who can log in. */
+async function addPupil(class_id: number, first_name: string): Promise<{ id: number; userId: number }> {
+  const id = await fees.addStudent(class_id, day(-300), { first_name });
+  const { id: userId } = await school.user(['student']);
+  await school.database.query(`update ${school.schema}.student set user_id = $1 where id = $2`, [userId, id]);
+  return { id, userId };
+}
+
+test('of three invoices, only the one that is neither paid nor voided before the reminder is written has a reminder', async () => {
+  const pupil = await addPupil(classId, 'Ivy');
+  const invoice = async () => {
+    const items = [{ description: 'Museum', amount: 12, quantity: 1 }];
+    const body = { student_id: pupil.id, due_date: day(10), items };
+    return (await admin.post<{ id: number; invoice_number: string }>('/api/fees/invoices', body, 201)).data;
+  };
+  const [paid, voided, open] = [await invoice(), await invoice(), await invoice()];
+  const messages = await beforeWriting(async () => {
+    for (const { id } of [paid, voided, open]) await admin.post(`/api/fees/invoices/${id}/send-reminder`, undefined);
+    await admin.post('/api/fees/payments', { invoice_id: paid.id, amount: 12, method: 'cash' }, 201);
+    await admin.post(`/api/fees/invoices/${voided.id}/void`, { reason: 'Cancelled' });
+  });
+  expect(messages.filter((message) => message.startsWith('Please pay'))).toEqual([
+    expect.stringContaining(open.invoice_number),
+  ]);
+});
+
+test('a fee that is deleted before it is announced is not announced, and another of the same run is', async () => {
+  const twoStudents = await fees.addClass();
+  const [dan] = [
+    await fees.addStudent(twoStudents, day(-300), { first_name: 'Dan', parent_email: 'dan.parent@home.example' }),
+    await fees.addStudent(twoStudents, day(-300), { first_name: 'Kim', parent_email: 'kim.parent@home.example' }),
+  ];
+  const structure = await fees.addStructure([{ name: 'Swim', amount: 10, frequency: 'annual' }], [twoStudents]);
+  const messages = await beforeWriting(async () => {
+    await fees.generate(structure);
+    const [fee] = await fees.feesOf(dan);
+    await admin.delete(`/api/finance/student-fees/${fee?.id}`);
+  });
+  expect(messages).toEqual([expect.stringMatching(/^Kim .* owes USD 10\.00/)]);
+});
+
+test('a new timetable is announced to the students who are in its class when the notification is written', async () => {
+  const [before, after] = [await fees.addClass(), await fees.addClass()];
+  const [gone, stays, comes] = [
+    await addPupil(before, 'Gone'),
+    await addPupil(before, 'Stays'),
+    await addPupil(after, 'Comes'),
+  ];
+  await beforeWriting(async () => {
+    await happened('timetable.published', { class_ids: [before] });
+    await admin.put(`/api/students/${gone.id}`, { class_id: after });
+    await admin.put(`/api/students/${comes.id}`, { class_id: before });
+  });
+  const told = await school.database.query<{ user_id: number }>(
+    `select user_id::integer from ${school.schema}.notification where type = 'timetable.published' order by 1`,
+  );
+  expect(told.map(({ user_id }) => user_id)).toEqual([stays.userId, comes.userId]);
+});
+
+test('a holiday that is moved to a past day and a webhook that is enabled again notify nobody, and others do', async () => {
+  const holiday = async (name: string) =>
+    (await admin.post<{ id: number }>('/api/holidays', { name, date: day(20) }, 201)).data.id;
+  const webhook = async (name: string) => {
+    const body = { url: `https://${name}.example.org/in`, events: ['student.created'] };
+    const { data } = await admin.post<{ id: number }>('/api/webhooks', body, 201);
+    await admin.put(`/api/webhooks/${data.id}`, { is_active: false });
+    return data.id;
+  };
+  const [enabled, deleted, disabled] = [await webhook('enabled'), await webhook('deleted'), await webhook('disabled')];
+  const messages = await beforeWriting(async () => {
+    await holiday('Stays');
+    await admin.put(`/api/holidays/${await holiday('Moved')}`, { date: day(-1) });
+    for (const webhook_id of [enabled, deleted, disabled]) await happened('webhook.disabled', { webhook_id });
+    await admin.put(`/api/webhooks/${enabled}`, { is_active: true });
+    await admin.delete(`/api/webhooks/${deleted}`);
+  });
+  const named = (word: RegExp) => [...new Set(messages.flatMap((message) => word.exec(message)?.[0] ?? []))];
+  expect(named(/Stays|Moved/)).toEqual(['Stays']);
+  expect(named(/(enabled|deleted|disabled)\.example/)).toEqual(['disabled.example']);
+});
+
+test('a document of a bus that is renewed before the reminder is written has no reminder', async () => {
+  const bus = async (registration_number: string) =>
+    (
+      await admin.post<{ id: number }>(
+        '/api/transport/buses',
+        { registration_number, capacity: 10, insurance_expires_on: day(5) },
+        201,
+      )
+    ).data.id;
+  const renewed = await bus('RENEWED');
+  await bus('EXPIRING');
+  // It is 12:00 at the school: reminders are stored from 7:00 on.
+  await service.database.query('update platform.tenant set time_zone = $2 where id = $1', [
+    school.id,
+    `<X>${new Date().getUTCHours() - 12}`,
+  ]);
+  const messages = await beforeWriting(async () => {
+    await school.database.query('select core.notify_documents_expiring($1)', [school.id]);
+    await admin.put(`/api/transport/buses/${renewed}`, { insurance_expires_on: day(300) });
+  });
+  await service.database.query("update platform.tenant set time_zone = 'UTC' where id = $1", [school.id]);
+  expect(messages).not.toEqual([]);
+  expect(messages.filter((message) => !message.includes('EXPIRING'))).toEqual([]);
+});
+
 test('an absence is announced after a message to a thousand users, and after an attempt that failed', async () => {
   const { schema, database } = school;
   const absent = [expect.stringContaining('was marked absent')];
