@@ -197,8 +197,9 @@ export const notifications = resource(
       summary: 'Send a notification',
       description:
         'Title and message may contain the placeholders {{first_name}}, {{last_name}}, {{name}} and ' +
-        '{{school_name}}, and those in `variables`. Any other {{…}} is text. A user who may send only ' +
-        'through the roles teacher and student can notify the students of their classes only.',
+        '{{school_name}}, and those in `variables`. Any other {{…}} is text. The notifications arrive shortly ' +
+        'after the response, which does not wait for them. A user who may send only through the roles teacher ' +
+        'and student can notify the students of their classes only.',
       body: SendInput,
       response: json(
         z
