@@ -109,15 +109,21 @@ end $$;
 comment on function api.refuse_unknown is
   'Raises invalid_reference for the ids of the request that are not in p_known, with details for the first ten.';
 
-create function api.require_bounded(p_message text, p_variables jsonb) returns void language plpgsql stable as $$
+create function api.require_message(p_message text, p_variables jsonb) returns void language plpgsql stable as $$
+declare
+  -- Of the names that every text may use, only the last name can be empty.
+  v_message text := core.render(p_message, '{"last_name": ""}' || coalesce(p_variables, '{}'));
 begin
-  if length(core.render(p_message, coalesce(p_variables, '{}'))) > 5000 then
+  if v_message !~ '\S' then
+    perform core.refuse_field('validation_error', 'variables',
+      'With these variables, or for a recipient without a last name, the message is empty.');
+  elsif length(v_message) > 5000 then
     perform core.refuse_field('validation_error', 'variables',
       'With these variables the message is longer than 5000 characters.');
   end if;
 end $$;
-comment on function api.require_bounded is
-  'Raises validation_error if variables make a message longer than 5,000 characters.';
+comment on function api.require_message is
+  'Raises validation_error if variables make a message empty or longer than 5,000 characters.';
 
 create function api.words_to_send(p jsonb) returns jsonb language plpgsql stable as $$
 declare
@@ -127,7 +133,7 @@ declare
   v_name text;
 begin
   if not p ? 'template_id' then
-    perform api.require_bounded(p ->> 'message', p -> 'variables');
+    perform api.require_message(p ->> 'message', p -> 'variables');
     return jsonb_build_object(
       'channels', coalesce(p -> 'channels', '["in_app", "push"]'),
       'type', coalesce(p ->> 'type', 'info'),
@@ -157,7 +163,7 @@ begin
   if found then
     perform core.refuse_field('validation_error', 'variables.' || v_name, 'is required by the template');
   end if;
-  perform api.require_bounded(v_template.message, p -> 'variables');
+  perform api.require_message(v_template.message, p -> 'variables');
   return jsonb_build_object(
     'channels', coalesce(p -> 'channels', to_jsonb(v_template.channels)),
     'type', v_template.type,
@@ -168,7 +174,7 @@ end $$;
 comment on function api.words_to_send is
   'The texts to send, {channels, type, title, message, action_url}, from the request or from its template. Raises '
   'invalid_reference if the template does not exist; validation_error for a variable without a value, for a '
-  'variable that the template does not have, and for a message that becomes too long.';
+  'variable that the template does not have, and for a message that becomes empty or too long.';
 
 create function api.notifications_send(p jsonb) returns json language plpgsql as $$
 declare

@@ -193,7 +193,19 @@ describe('sending a notification', () => {
       400,
       'variables',
     ]);
+    // A message that shows nothing to some recipients.
+    const onlyName = { ...to, title: 'T', message: '{{ what }}\n{{last_name}}' };
+    expect(await errorOf({ ...onlyName, variables: { what: ' ' } })).toEqual([400, 'variables']);
+    const { data: template } = await school.admin.post<{ id: number }>(
+      `${path}/templates`,
+      { name: unique('Only'), title: 'T', message: '{{what}}', variables: ['what'] },
+      201,
+    );
+    expect(await errorOf({ ...to, template_id: template.id, variables: { what: '' } })).toEqual([400, 'variables']);
     expect((await list(user)).data).toEqual([]);
+    await send({ ...onlyName, message: '{{first_name}} {{last_name}}' });
+    await send({ ...onlyName, variables: { what: 0 } });
+    expect((await list(user)).data).toHaveLength(2);
   });
 
   test('accepts all: false together with ids, and leaves unknown placeholders unchanged', async () => {
