@@ -3,6 +3,8 @@
 // types 6f7e911574fd8b642b4e475697fe235da45691afc2eee1dec7f2461267a37b22
 // document 97bb5d8aefbb5bf551c450045189f657c0b7b63746435332411ef48ebf0f39ea
 // types d1add93b83d3d6ed334109437c81c7819783be90d6475c30d13f3879044f5dad
+// document 4aa6213afd0144722ae839ed65b747df51630b3f99bbebeac12d336b79e4a4bb
+// types 7443d9c65050ab24b526426df4ee41d087714ac3a7587bcde4d2d2c55bd5f7cf
 export interface paths {
     "/api": {
         parameters: {
@@ -10154,7 +10156,7 @@ export interface components {
              */
             template_id?: number;
             /**
-             * @description Values of the placeholders, the same for all recipients.
+             * @description Values of the placeholders, the same for all recipients. At most 10,000 characters together.
              * @example {
              *       "exam": "Mathematics"
              *     }

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { created, json, page, resource } from '../http/endpoint.ts';
 import { Deleted, id, nameText, timestamps, uniqueBy } from '../http/schemas.ts';
 import { actionUrl, checkActionUrl } from './parts/action-url.ts';
-import { channels, channelsAnswer, message, title, type, variableName } from './notifications.ts';
+import { channels, channelsAnswer, maxVariables, message, title, type, variableName } from './notifications.ts';
 
 const fields = {
   name: nameText(100).meta({
@@ -21,7 +21,7 @@ const fields = {
   }),
   variables: z
     .array(variableName)
-    .max(30)
+    .max(maxVariables)
     .superRefine(uniqueBy())
     .optional()
     .meta({

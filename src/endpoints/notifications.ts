@@ -52,6 +52,11 @@ export const Notification = z
   })
   .meta({ id: 'Notification' });
 
+/** As many as a template may have. */
+export const maxVariables = 30;
+/** Of the values together. A message has at most 5,000 characters. */
+const maxVariablesLength = 10_000;
+
 /** A list without entries is the same as none. */
 const emptyIsAbsent = <S extends z.ZodType>(list: S) =>
   withCoercion(list, (value) => (Array.isArray(value) && value.length === 0 ? undefined : value));
@@ -75,9 +80,22 @@ const SendInput = z
     }),
     variables: z
       .record(variableName, z.union([text(1000, 0), z.number()]))
+      .superRefine((variables, context) => {
+        const values = Object.values(variables);
+        const length = values.reduce<number>((sum, value) => sum + String(value).length, 0);
+        const issue = (message: string) => {
+          context.addIssue({ code: 'custom', message });
+        };
+        if (values.length > maxVariables) issue(`must have at most ${String(maxVariables)} variables`);
+        if (length > maxVariablesLength)
+          issue(`must have at most ${String(maxVariablesLength)} characters together, and has ${String(length)}`);
+      })
       .optional()
       .meta({
-        description: 'Values of the placeholders, the same for all recipients.',
+        description:
+          'Values of the placeholders, the same for all recipients. At most ' +
+          `${maxVariablesLength.toLocaleString('en')} characters together.`,
+        maxProperties: maxVariables,
         examples: [{ exam: 'Mathematics' }],
       }),
     channels: channels

@@ -208,6 +208,21 @@ describe('sending a notification', () => {
     expect((await list(user)).data).toHaveLength(2);
   });
 
+  test('accepts at most thirty variables with 10,000 characters together, and says so', async () => {
+    const user = await newUser();
+    const answer = async (count: number, length: number) => {
+      const variables = Object.fromEntries(Array.from({ length: count }, (_, n) => [`v${n}`, 'x'.repeat(length)]));
+      const body = { user_ids: [user.id], ...text, variables };
+      const { status, details } = await school.admin.send('POST', `${path}/send`, { body });
+      return [status, details];
+    };
+    const refused = (message: string) => [400, [expect.objectContaining({ path: 'variables', message })]];
+    expect(await answer(30, 333)).toEqual([200, undefined]);
+    expect(await answer(31, 1)).toEqual(refused('must have at most 30 variables'));
+    expect(await answer(11, 1000)).toEqual(refused('must have at most 10000 characters together, and has 11000'));
+    await service.settled();
+  });
+
   test('accepts all: false together with ids, and leaves unknown placeholders unchanged', async () => {
     const user = await newUser([], { first_name: 'Ada' });
     await send({
