@@ -3,7 +3,8 @@
 -- for a school. So the ids of its notifications are in commit order, and its daily limits are exact. Decision 0070.
 
 -- In PL/pgSQL, because Postgres before 18 plans the query of an SQL function in each transaction, and the worker asks
--- twenty times a second. Always by an index: the plan is made when the table is empty, and kept when it is long.
+-- twenty times a second. All functions for rows of the outbox use an index (enable_seqscan): their plans are made when
+-- the table is empty, and kept when it is long.
 create function core.outbox_schools() returns table (school_id bigint, traceparent text)
   language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 begin
@@ -91,6 +92,31 @@ end $$;
 comment on function core.outbox_batch is
   'The events of a school that are written next: the first of those that are partly written, a hundred others, and '
   'twenty that are tried again. So a message to thousands, or thousands of events that fail, delay no other event.';
+
+create function core.outbox_rows(p_ids bigint[]) returns setof platform.outbox
+  language plpgsql stable set enable_seqscan = off as $$
+begin
+  return query select * from platform.outbox where id = any (p_ids) order by written = 0, id;
+end $$;
+comment on function core.outbox_rows is 'Rows of the outbox: those that are partly written, then the others in order.';
+
+create function core.outbox_delete(p_ids bigint[]) returns void language plpgsql set enable_seqscan = off as $$
+begin
+  delete from platform.outbox where id = any (p_ids);
+end $$;
+comment on function core.outbox_delete is 'Deletes rows of the outbox.';
+
+create function core.outbox_advance(p_id bigint, p_recipients jsonb, p_slice integer) returns void
+  language plpgsql set enable_seqscan = off as $$
+begin
+  update platform.outbox
+    set facts = case when facts ? 'recipients' then facts
+        else facts || jsonb_build_object('recipients', p_recipients) end,
+      written = written + p_slice, attempts = 0, retry_at = null, error = null
+    where id = p_id;
+end $$;
+comment on function core.outbox_advance is
+  'Notes that a slice of the recipients of a row is written, and keeps the recipients. The row has all attempts again.';
 
 create function core.outbox_recipients(p_row platform.outbox) returns jsonb language plpgsql as $$
 declare
@@ -321,7 +347,8 @@ comment on function core.outbox_attempts is
   'How often the worker tries to write the notifications of an event: about a day long. Later, most of them would '
   'mislead. The row stays until an operator tries it again or removes it (`school jobs`).';
 
-create function core.outbox_postpone(p_id bigint, p_error text) returns void language sql as $$
+create function core.outbox_postpone(p_id bigint, p_error text) returns void
+  language sql set enable_seqscan = off as $$
   update platform.outbox
     set attempts = attempts + 1,
       retry_at = case
@@ -342,11 +369,12 @@ declare
   v_length integer;
   v_slice integer;
   v_mailings jsonb := '[]';
+  v_done bigint[] := '{}';
 begin
   events := 0;
   recipients := 0;
   for v_row in
-    select * from platform.outbox where id = any (p_ids) order by written = 0, id
+    select * from core.outbox_rows(p_ids)
   loop
     -- An event that the school has disabled has no recipients.
     v_recipients := '[]';
@@ -369,16 +397,12 @@ begin
       recipients := recipients + v_slice;
     end if;
     if v_slice < v_length then
-      update platform.outbox
-        set facts = case when facts ? 'recipients' then facts
-            else facts || jsonb_build_object('recipients', v_recipients) end,
-          written = written + v_slice, attempts = 0, retry_at = null, error = null
-        where id = v_row.id;
+      perform core.outbox_advance(v_row.id, v_recipients, v_slice);
       v_recipients := jsonb_path_query_array(v_recipients, '$[$from to $to]',
         jsonb_build_object('from', v_row.written, 'to', v_row.written + v_slice - 1));
     end if;
     if v_row.written + v_slice = v_length then
-      delete from platform.outbox where id = v_row.id;
+      v_done := v_done || v_row.id;
     end if;
     if v_slice > 0 then
       v_mailings := v_mailings || jsonb_build_array(
@@ -389,6 +413,7 @@ begin
         end || jsonb_build_object('recipients', v_recipients, 'traceparent', v_row.traceparent));
     end if;
   end loop;
+  perform core.outbox_delete(v_done);
   if v_mailings <> '[]' then
     perform core.send_mailings(v_mailings);
   end if;
@@ -433,7 +458,7 @@ begin
   v_words := (
     select coalesce(jsonb_object_agg(w.event, jsonb_build_object(
       'type', w.event, 'words', core.open_words(w.words), 'limits_unconfirmed', w.is_written_by_people)), '{}')
-    from core.event_words(array(select distinct event from platform.outbox where id = any (v_batch))) w);
+    from core.event_words(array(select distinct event from core.outbox_rows(v_batch))) w);
   begin
     select * into v_written from core.outbox_write_rows(v_batch, v_words);
     v_events := v_written.events;

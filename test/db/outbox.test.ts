@@ -280,6 +280,31 @@ describe('a row', () => {
     }
   });
 
+  test('costs the same however many rows its school has, with plans that were made when there were few', async () => {
+    const client = await pool.connect();
+    /** The pages that a batch reads if so many rows wait. */
+    const pages = async (count: number) => {
+      await client.query(
+        `insert into platform.outbox (tenant_id, event, facts)
+         select $1, 'holiday.added', '{"recipients": []}' from generate_series(1, $2)`,
+        [school.id, count],
+      );
+      const { rows } = await client.query<{ 'QUERY PLAN': [{ Plan: { 'Shared Hit Blocks': number } }] }>(
+        `explain (analyze, buffers, format json) select core.outbox_write(${school.id})`,
+      );
+      return rows[0]?.['QUERY PLAN'][0].Plan['Shared Hit Blocks'] ?? 0;
+    };
+    // Until then, Postgres expects ten pages.
+    await database.query('vacuum analyze platform.outbox');
+    try {
+      for (let write = 0; write < 8; write++) await pages(1);
+      const few = await pages(100);
+      expect((await pages(10_000)) - few).toBeLessThan(500);
+    } finally {
+      client.release();
+    }
+  });
+
   test('of which a slice is written has all its attempts again', async () => {
     const recipients = Array.from({ length: 1001 }, () => ({ user_id: school.user, variables: { holiday_name: 'H' } }));
     const past = new Date(Date.now() - 1000);
