@@ -34,14 +34,15 @@ create function api.holidays_between(p_from date, p_to date) returns table (id b
     union all
     -- Adding years to 29 February gives 28 February in other years.
     select (h.date + make_interval(years => year - extract(year from h.date)::integer))::date
-    from generate_series(extract(year from p_from)::integer, extract(year from p_to)::integer) year
+    from generate_series(
+      extract(year from greatest(p_from, h.date))::integer, extract(year from p_to)::integer) year
     where h.is_recurring
   ) d (date)
   where d.date between p_from and p_to;
 $$;
 comment on function api.holidays_between is
-  'The holidays in a range of days. A recurring holiday has a row for each year; 29 February falls on the 28th if the '
-  'year has no 29th.';
+  'The holidays in a range of days. A recurring holiday has a row for each year, from the year of its date on; '
+  '29 February falls on the 28th if the year has no 29th.';
 
 create function api.holiday_days(p_from date, p_to date) returns table (date date, holiday json)
   language sql stable as $$
@@ -121,7 +122,7 @@ begin
 end $$;
 comment on function api.require_no_other_holiday is
   'Raises conflict if the new name and date {id, name, date} of a holiday are those of another holiday, in any year of '
-  'a recurring one.';
+  'a recurring one from its first on.';
 
 create function api.holidays_create(p jsonb) returns json language plpgsql as $$
 declare
@@ -143,7 +144,7 @@ create function api.holiday_recipients(p jsonb) returns jsonb language sql stabl
   from holiday h
   cross join lateral (
     select case
-      when h.is_recurring then (
+      when h.is_recurring and h.date <= core.today() then (
         select min(n.date) from api.holidays_between(core.today() + 1, core.today() + 366) n where n.id = h.id)
       else h.date
     end as date

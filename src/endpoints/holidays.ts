@@ -8,10 +8,14 @@ const maxDays = 3660;
 const fields = {
   name: nameText(100).meta({ examples: ["Founders' Day"] }),
   date: dateOf('school'),
-  is_recurring: z.boolean().optional().meta({
-    description:
-      'Whether the holiday falls on the same day every year. 29 February falls on the 28th if the year has no 29th.',
-  }),
+  is_recurring: z
+    .boolean()
+    .optional()
+    .meta({
+      description:
+        'Whether the holiday falls on the same day every year from `date` on. 29 February falls on the 28th if the year ' +
+        'has no 29th.',
+    }),
 };
 
 const HolidayInput = z.strictObject(fields).meta({ id: 'HolidayInput' });
@@ -43,7 +47,7 @@ export const holidays = resource(
       summary: 'List holidays',
       description:
         'With `from_date`, `to_date` or `academic_year_id`, the holidays of those days: a recurring holiday is ' +
-        'listed once for each year, and `occurs_on` is its day in that year. One of the two dates alone means a year ' +
+        'listed once for each year from its first date on, and `occurs_on` is its day in that year. One of the two dates alone means a year ' +
         'from it or up to it. Without any of them, each holiday is listed once with its original date. `search` ' +
         'matches the name.',
       response: page(

@@ -69,6 +69,7 @@ describe('a holiday', () => {
         { path: 'name', message: '2027-02-28 already has a holiday with this name. Choose another name or date.' },
       ],
     });
+    await add({ name, date: '2025-02-28' });
     const other = await add({ name, date: '2027-03-01' });
     expect((await school.admin.put(`${path}/${other.id}`, { date: '2028-02-28' }, 409)).details).toMatchObject([
       { path: 'date' },
@@ -114,7 +115,7 @@ describe('the list', () => {
     expect(await found('search=election')).toEqual(['2026-03-01 Élection']);
   });
 
-  test('for an academic year or a range of days shows a recurring holiday in each year, on 28 February if there is no 29th', async () => {
+  test('for an academic year or a range of days shows a recurring holiday in each year from its first, on 28 February if there is no 29th', async () => {
     expect(await found(`academic_year_id=${year}`)).toEqual([
       '2026-02-28 Leap',
       '2026-03-01 Élection',
@@ -133,6 +134,8 @@ describe('the list', () => {
     expect(await found('from_date=2027-12-25')).toEqual(['2027-12-25 Winter', '2028-02-29 Leap']);
     expect(await found('to_date=2026-03-01')).toEqual(['2025-12-25 Winter', '2026-02-28 Leap', '2026-03-01 Élection']);
     expect(await found('from_date=2026-01-01&to_date=2035-12-31&search=winter')).toHaveLength(10);
+    expect(await found('from_date=2020-01-01&to_date=2025-02-27')).toEqual(['2024-02-29 Leap', '2024-12-25 Winter']);
+    expect(await found('from_date=2020-01-01&to_date=2024-12-24')).toEqual(['2024-02-29 Leap']);
     expect(await found('from_date=9999-12-31')).toEqual([]);
     expect(await found('to_date=1000-01-01')).toEqual([]);
   });

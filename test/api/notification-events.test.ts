@@ -387,6 +387,9 @@ test('a new future holiday notifies all users, and a recurring one with its next
   expect(await add('Far', '2034-01-01')).toHaveLength(2);
   expect(await add('Today', day(0))).toEqual([]);
   expect(await add('Past', '2020-01-01')).toEqual([]);
+  expect((await add('Yearly from 2034', '2034-01-02', true))[0]).toContain(
+    `There is no school on ${longDate('2034-01-02')}: Yearly from 2034.`,
+  );
   const next = day(40);
   expect((await add('Every year', `2010-${next.slice(5)}`, true))[0]).toContain(
     `There is no school on ${longDate(next)}: Every year.`,
