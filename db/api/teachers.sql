@@ -23,8 +23,10 @@ select core.define_operation('teachers_leaves_delete', p_permission => 'leave.ma
   p_record => 'teacher_leave', p_errors => '{invalid_state}');
 select core.define_operation('teachers_availability_get', p_permission => 'teacher.read', p_allows_own_rows => true,
   p_unversioned_fields => '{}');
-select core.define_operation('teachers_availability_set', p_permission => 'teacher.update', p_errors => '{conflict}',
-  p_present => 'teachers_availability_get', p_locked_by => 'lock_given_teacher');
+-- Locks the configuration as the writers of slots do, so that no slot is written while the availability changes.
+select core.define_operation('teachers_availability_set', p_permission => 'teacher.update',
+  p_errors => '{conflict,schedule_conflict}', p_present => 'teachers_availability_get',
+  p_lock_first => 'timetable_config', p_locked_by => 'lock_given_teacher');
 select core.define_operation('teachers_workload_get', p_permission => 'teacher.read', p_allows_own_rows => true,
   p_record => 'teacher_workload');
 select core.define_operation('teachers_workload_set', p_permission => 'teacher.update',
@@ -377,6 +379,60 @@ begin
 end $$;
 comment on function api.lock_given_teacher is 'Locks a teacher, or raises not_found: {id}.';
 
+create function api.require_no_slots_at(p_teacher_id bigint, p_items jsonb) returns void language plpgsql as $$
+declare
+  -- Teachers see only the classes that they teach. The check needs all slots of the teacher.
+  v_scope text := core.widen_scope();
+  v_count bigint;
+  v_details json;
+begin
+  select
+      count(*),
+      json_agg(json_build_object(
+          'path', (x.position - 1) || '.is_available', 'message', x.message, 'kind', 'availability',
+          'slot_id', x.slot_id)
+        order by x.n) filter (where x.n <= 5)
+    into v_count, v_details
+    from (
+      select
+        i.position,
+        s.id as slot_id,
+        format('%s has %s on %s, period %s.',
+          api.class_name(c.name, c.section), su.name, api.day_name(s.day_of_week), s.period) as message,
+        row_number() over (order by y.start_date, s.day_of_week, s.period, s.id) as n
+      from jsonb_array_elements(p_items) with ordinality i (item, position)
+      join timetable_slot s
+        on s.teacher_id = p_teacher_id
+          and s.day_of_week = (i.item ->> 'day_of_week')::integer
+          and s.period = (i.item ->> 'period')::integer
+      join academic_year y on y.id = s.academic_year_id
+      join class c on c.id = s.class_id
+      join subject su on su.id = s.subject_id
+      where not (i.item ->> 'is_available')::boolean
+        and y.end_date >= coalesce((select start_date from academic_year where is_current), core.today())
+        -- A lesson in a period that was unavailable before does not refuse the change.
+        and not exists (
+          select
+          from teacher_availability a
+          where a.teacher_id = p_teacher_id
+            and a.day_of_week = s.day_of_week
+            and a.period = s.period
+            and not a.is_available)
+    ) x;
+  perform core.restore_scope(v_scope);
+  if v_count > 0 then
+    perform core.fail('schedule_conflict',
+      format(
+        'The teacher has %s in periods that would become unavailable. Move %s or assign another teacher first.',
+        case v_count when 1 then 'a lesson' else v_count || ' lessons' end,
+        case v_count when 1 then 'it' else 'them' end),
+      v_details);
+  end if;
+end $$;
+comment on function api.require_no_slots_at is
+  'Raises schedule_conflict if the teacher has slots of the current or a later year in the unavailable periods of '
+  'p_items that are available at present. The details name the first five slots.';
+
 create function api.teachers_availability_set(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
@@ -393,6 +449,10 @@ begin
     perform core.refuse_field('validation_error', format('%s.period', v_position - 1),
       format('must be at most %s, the number of periods of a day', v_total_periods));
   end if;
+  -- A school without the timetable could not move the slots.
+  if 'timetable' = any (core.tenant_features()) then
+    perform api.require_no_slots_at(v_id, p -> 'items');
+  end if;
   -- Periods that the day has lost cannot be listed. They stay, and apply again when the day becomes longer.
   delete from teacher_availability where teacher_id = v_id and period <= v_total_periods;
   insert into teacher_availability (teacher_id, day_of_week, period, is_available)
@@ -403,7 +463,7 @@ end $$;
 comment on function api.teachers_availability_set is
   'Replaces the availability of a teacher: {items: [{day_of_week, period, is_available}]}, on any day of the week. '
   'Periods that are not listed are available. Raises not_found, validation_error for a period that the school day does '
-  'not have.';
+  'not have, and schedule_conflict if the teacher has lessons in a period that becomes unavailable.';
 
 create function api.teachers_workload_set(p jsonb) returns json language plpgsql as $$
 begin

@@ -313,7 +313,9 @@ export const teachers = resource(
     'PUT /:id/availability': {
       operation: 'teachers_availability_set',
       summary: 'Replace the availability of a teacher',
-      description: 'Returns the new availability.',
+      description:
+        'Returns the new availability. 409 `schedule_conflict` if the teacher has slots of the current or a later ' +
+        'academic year in a period that becomes unavailable. The details name up to five of them.',
       body: AvailabilityInput,
       response: json(Availability),
     },

@@ -121,6 +121,63 @@ describe('availability', () => {
     expect((await get(teacher.id)).filter(({ is_available }) => !is_available)).toHaveLength(5);
   });
 
+  test('that makes a teacher unavailable where they teach is a 409 that names the lessons, and nothing changes', async () => {
+    const week = await service.school();
+    const teacher = await add({}, week);
+    const path = `/api/teachers/${teacher.id}/availability`;
+    const className = unique('Class');
+    const { classId } = await week.classroom(className);
+    const later = await classOfYear(1, week);
+    const art = await subject('Art', week);
+    const [first, second] = [
+      await slot(week, classId, art, teacher.id, 1, 2),
+      await slot(week, later.classId, art, teacher.id, 3, 4),
+    ];
+    const away = (...times: [number, number][]) =>
+      times.map(([day_of_week, period]) => ({ day_of_week, period, is_available: false }));
+    const refused = await week.admin.put(path, [...away([1, 1], [1, 2], [3, 4])], 409);
+    expect(refused).toMatchObject({
+      error: 'schedule_conflict',
+      message:
+        'The teacher has 2 lessons in periods that would become unavailable. Move them or assign another teacher first.',
+    });
+    expect(refused.details).toEqual([
+      {
+        path: '1.is_available',
+        message: `${className} has Art on Monday, period 2.`,
+        kind: 'availability',
+        slot_id: first,
+      },
+      {
+        path: '2.is_available',
+        message: `${later.name} has Art on Wednesday, period 4.`,
+        kind: 'availability',
+        slot_id: second,
+      },
+    ]);
+    expect((await week.admin.get<Cell[]>(path)).data).toEqual(grid());
+    await week.admin.put(path, away([1, 1]));
+    // Rows of an earlier release may be unavailable already. They can be sent back.
+    await rows(`insert into ${week.schema}.teacher_availability values ($1, 1, 2, false)`, [teacher.id]);
+    await week.admin.put(path, away([1, 1], [1, 2], [5, 1]));
+    expect((await week.admin.put(path, away([1, 2], [3, 4]), 409)).details).toMatchObject([{ slot_id: second }]);
+    await week.admin.delete(`/api/timetable/slots/${second}`);
+    expect((await week.admin.put<Cell[]>(path, away([1, 2], [3, 4]))).data).toEqual(
+      grid({ '1 2': false, '3 4': false }),
+    );
+  });
+
+  test('of a teacher ignores the lessons of past years', async () => {
+    const week = await service.school();
+    const teacher = await add({}, week);
+    const past = await classOfYear(-1, week);
+    await slot(week, past.classId, await subject('Art', week), teacher.id, 1, 2);
+    const away = [{ day_of_week: 1, period: 2, is_available: false }];
+    expect((await week.admin.put<Cell[]>(`/api/teachers/${teacher.id}/availability`, away)).data).toEqual(
+      grid({ '1 2': false }),
+    );
+  });
+
   test('is read by the teacher, but not by colleagues', async () => {
     const { teacher, client } = await withLogin();
     const colleague = await add();

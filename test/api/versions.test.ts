@@ -72,7 +72,7 @@ describe('of two requests at once with the same If-Match', () => {
     [
       'the availability of a teacher',
       `/api/teachers/${known}/availability`,
-      [1, 2].map((period) => [{ day_of_week: 1, period, is_available: false }]) as [unknown, unknown],
+      [1, 2].map((period) => [{ day_of_week: 7, period, is_available: false }]) as [unknown, unknown],
     ],
   ];
 
