@@ -5,6 +5,8 @@
 // types d1add93b83d3d6ed334109437c81c7819783be90d6475c30d13f3879044f5dad
 // document 4aa6213afd0144722ae839ed65b747df51630b3f99bbebeac12d336b79e4a4bb
 // types 7443d9c65050ab24b526426df4ee41d087714ac3a7587bcde4d2d2c55bd5f7cf
+// document 53b02c7bb01d28fb77d40a58f199b06aadf9d51c71c3cb2282565d8a31c23fd9
+// types c55d294c76895837ba6550fc8466ca92a9f73a1c6747dea311a480ba335ece08
 export interface paths {
     "/api": {
         parameters: {
@@ -1172,7 +1174,7 @@ export interface paths {
         get: operations["teachers_availability_get"];
         /**
          * Replace the availability of a teacher
-         * @description Returns the new availability.
+         * @description Returns the new availability. 409 `schedule_conflict` if the teacher has slots of the current or a later academic year in a period that becomes unavailable. The details name up to five of them.
          *
          *     Needs the permission `teacher.update`. The answer is only the `id` without the permission `teacher.read` to read the record. Honors `If-Match`.
          */
@@ -2528,6 +2530,66 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/rooms": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List rooms
+         * @description `search` matches the name.
+         *
+         *     Needs a login of a school user.
+         */
+        get: operations["rooms_list"];
+        put?: never;
+        /**
+         * Create a room
+         * @description 409 `conflict` if another room has this name.
+         *
+         *     Needs the permission `master_data.manage`. Honors `Idempotency-Key`.
+         */
+        post: operations["rooms_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/rooms/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a room
+         * @description Needs a login of a school user.
+         */
+        get: operations["rooms_get"];
+        /**
+         * Update a room
+         * @description 409 `conflict` if another room has this name.
+         *
+         *     Needs the permission `master_data.manage`. Honors `If-Match`.
+         */
+        put: operations["rooms_update"];
+        post?: never;
+        /**
+         * Delete a room
+         * @description 409 `in_use` while another record refers to it. Deactivate the room instead.
+         *
+         *     Needs the permission `master_data.manage`. Honors `If-Match`.
+         */
+        delete: operations["rooms_delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/timetable/config": {
         parameters: {
             query?: never;
@@ -3103,7 +3165,7 @@ export interface paths {
         };
         /**
          * List holidays
-         * @description With `from_date`, `to_date` or `academic_year_id`, the holidays of those days: a recurring holiday is listed once for each year, and `occurs_on` is its day in that year. One of the two dates alone means a year from it or up to it. Without any of them, each holiday is listed once with its original date. `search` matches the name.
+         * @description With `from_date`, `to_date` or `academic_year_id`, the holidays of those days: a recurring holiday is listed once for each year from its first date on, and `occurs_on` is its day in that year. One of the two dates alone means a year from it or up to it. Without any of them, each holiday is listed once with its original date. `search` matches the name.
          *
          *     Needs a login of a school user.
          */
@@ -9366,6 +9428,69 @@ export interface components {
             /** @example Paid at the office. */
             notes?: string | null;
         };
+        Room: {
+            /** @example 42 */
+            id: number;
+            /** @example Demo School */
+            name: string;
+            capacity: number | null;
+            school_unit_id: number | null;
+            /** @example Secondary */
+            school_unit_name: string | null;
+            is_shared: boolean;
+            is_active: boolean;
+            /**
+             * Format: date-time
+             * @example 2026-09-01T08:00:00.000000+00:00
+             */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @example 2026-09-01T08:00:00.000000+00:00
+             */
+            updated_at: string;
+        };
+        RoomInput: {
+            /**
+             * @description Unique within the school, ignoring case.
+             * @example Lab 1
+             */
+            name: string;
+            /**
+             * @description Number of students.
+             * @example 24
+             */
+            capacity?: number | null;
+            /** @description The unit of the school that the room belongs to. */
+            school_unit_id?: number | null;
+            /** @description Whether several lessons may take place in it at a time, as in a hall. Default: false. */
+            is_shared?: boolean;
+            /** @description Whether the room is in use. Default: true. */
+            is_active?: boolean;
+        };
+        /** @description Any subset of the fields of a room. */
+        RoomChange: {
+            /**
+             * @description Unique within the school, ignoring case.
+             * @example Lab 1
+             */
+            name?: string;
+            /**
+             * @description Number of students.
+             * @example 24
+             */
+            capacity?: number | null;
+            /** @description The unit of the school that the room belongs to. */
+            school_unit_id?: number | null;
+            /** @description Whether several lessons may take place in it at a time, as in a hall. Default: false. */
+            is_shared?: boolean;
+            /** @description Whether the room is in use. Default: true. */
+            is_active?: boolean;
+            readonly id?: unknown;
+            readonly school_unit_name?: unknown;
+            readonly created_at?: unknown;
+            readonly updated_at?: unknown;
+        };
         TimetableConfig: {
             /** @description Number of periods in a day, including lunch. */
             total_periods: number;
@@ -10256,7 +10381,7 @@ export interface components {
              * @example 2026-09-01
              */
             date: string;
-            /** @description Whether the holiday falls on the same day every year. 29 February falls on the 28th if the year has no 29th. */
+            /** @description Whether the holiday falls on the same day every year from `date` on. 29 February falls on the 28th if the year has no 29th. */
             is_recurring?: boolean;
         };
         /** @description Any subset of the fields of a holiday. */
@@ -10269,7 +10394,7 @@ export interface components {
              * @example 2026-09-01
              */
             date?: string;
-            /** @description Whether the holiday falls on the same day every year. 29 February falls on the 28th if the year has no 29th. */
+            /** @description Whether the holiday falls on the same day every year from `date` on. 29 February falls on the 28th if the year has no 29th. */
             is_recurring?: boolean;
             readonly id?: unknown;
             readonly occurs_on?: unknown;
@@ -17449,7 +17574,7 @@ export interface operations {
             404: components["responses"]["not_found"];
             406: components["responses"]["not_acceptable"];
             408: components["responses"]["request_timeout"];
-            409: components["responses"]["conflict"];
+            409: components["responses"]["conflict.schedule_conflict"];
             412: components["responses"]["precondition_failed"];
             413: components["responses"]["payload_too_large"];
             415: components["responses"]["unsupported_media_type"];
@@ -21421,6 +21546,249 @@ export interface operations {
             400: components["responses"]["validation_error"];
             401: components["responses"]["unauthenticated.invalid_token"];
             403: components["responses"]["forbidden.tenant_suspended.feature_disabled.tenant_mismatch"];
+            429: components["responses"]["rate_limited"];
+            500: components["responses"]["internal_error"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    rooms_list: {
+        parameters: {
+            query?: {
+                /** @description Page number, from 1. */
+                page?: components["parameters"]["page"];
+                /** @description Records per page, at most 100; larger values are treated as 100. */
+                pageSize?: components["parameters"]["pageSize"];
+                /** @description Words that must all occur. Case and accents are ignored. */
+                search?: components["parameters"]["search"];
+                /** @description Field to sort by; `-` before it means descending. Ties are sorted by id. */
+                sort?: "id" | "-id" | "name" | "-name" | "capacity" | "-capacity" | "school_unit_id" | "-school_unit_id" | "school_unit_name" | "-school_unit_name" | "is_shared" | "-is_shared" | "is_active" | "-is_active" | "created_at" | "-created_at" | "updated_at" | "-updated_at";
+                /** @description Sort direction, in upper or lower case. Ignored if `sort` begins with `-`. */
+                order?: components["parameters"]["order"];
+                school_unit_id?: number;
+                is_shared?: "true" | "false";
+                is_active?: components["parameters"]["is_active"];
+            };
+            header?: {
+                /** @description The school. Optional: the token names the school too, and both must match. */
+                "X-Tenant-ID"?: components["parameters"]["X-Tenant-ID"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["Room"][];
+                        pagination: components["schemas"]["Pagination"];
+                    };
+                };
+            };
+            400: components["responses"]["validation_error"];
+            401: components["responses"]["unauthenticated.invalid_token"];
+            403: components["responses"]["forbidden.tenant_suspended.tenant_mismatch"];
+            406: components["responses"]["not_acceptable"];
+            429: components["responses"]["rate_limited"];
+            500: components["responses"]["internal_error"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    rooms_create: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The school. Optional: the token names the school too, and both must match. */
+                "X-Tenant-ID"?: components["parameters"]["X-Tenant-ID"];
+                /** @description Makes it safe to repeat the request: for 24 hours, a repeat gets the first answer. */
+                "Idempotency-Key"?: components["parameters"]["Idempotency-Key"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RoomInput"];
+            };
+        };
+        responses: {
+            /** @description Created. */
+            201: {
+                headers: {
+                    /** @description The path of the new record. */
+                    Location?: string;
+                    /** @description The version of the record, for If-Match and If-None-Match. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["Room"];
+                    };
+                };
+            };
+            400: components["responses"]["validation_error.malformed_json"];
+            401: components["responses"]["unauthenticated.invalid_token"];
+            402: components["responses"]["subscription_inactive"];
+            403: components["responses"]["forbidden.tenant_suspended.tenant_mismatch"];
+            406: components["responses"]["not_acceptable"];
+            408: components["responses"]["request_timeout"];
+            409: components["responses"]["conflict"];
+            412: components["responses"]["precondition_failed"];
+            413: components["responses"]["payload_too_large"];
+            415: components["responses"]["unsupported_media_type"];
+            422: components["responses"]["idempotency_key_reused.invalid_reference"];
+            429: components["responses"]["rate_limited"];
+            500: components["responses"]["internal_error"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    rooms_get: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The school. Optional: the token names the school too, and both must match. */
+                "X-Tenant-ID"?: components["parameters"]["X-Tenant-ID"];
+            };
+            path: {
+                id: components["parameters"]["id"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    /** @description The version of the record, for If-Match and If-None-Match. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["Room"];
+                    };
+                };
+            };
+            /** @description The client already has this version (If-None-Match). */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["validation_error"];
+            401: components["responses"]["unauthenticated.invalid_token"];
+            403: components["responses"]["forbidden.tenant_suspended.tenant_mismatch"];
+            404: components["responses"]["not_found"];
+            406: components["responses"]["not_acceptable"];
+            429: components["responses"]["rate_limited"];
+            500: components["responses"]["internal_error"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    rooms_update: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The school. Optional: the token names the school too, and both must match. */
+                "X-Tenant-ID"?: components["parameters"]["X-Tenant-ID"];
+                /** @description The ETag of the version that you read. If the record has changed since, the answer is 412. */
+                "If-Match"?: components["parameters"]["If-Match"];
+            };
+            path: {
+                id: components["parameters"]["id"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["RoomChange"];
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    /** @description The version of the record, for If-Match and If-None-Match. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["Room"];
+                    };
+                };
+            };
+            400: components["responses"]["validation_error.malformed_json"];
+            401: components["responses"]["unauthenticated.invalid_token"];
+            402: components["responses"]["subscription_inactive"];
+            403: components["responses"]["forbidden.tenant_suspended.tenant_mismatch"];
+            404: components["responses"]["not_found"];
+            406: components["responses"]["not_acceptable"];
+            408: components["responses"]["request_timeout"];
+            409: components["responses"]["conflict"];
+            412: components["responses"]["precondition_failed"];
+            413: components["responses"]["payload_too_large"];
+            415: components["responses"]["unsupported_media_type"];
+            422: components["responses"]["invalid_reference"];
+            429: components["responses"]["rate_limited"];
+            500: components["responses"]["internal_error"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    rooms_delete: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The school. Optional: the token names the school too, and both must match. */
+                "X-Tenant-ID"?: components["parameters"]["X-Tenant-ID"];
+                /** @description The ETag of the version that you read. If the record has changed since, the answer is 412. */
+                "If-Match"?: components["parameters"]["If-Match"];
+            };
+            path: {
+                id: components["parameters"]["id"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["Deleted"];
+                    };
+                };
+            };
+            400: components["responses"]["validation_error.malformed_json"];
+            401: components["responses"]["unauthenticated.invalid_token"];
+            402: components["responses"]["subscription_inactive"];
+            403: components["responses"]["forbidden.tenant_suspended.tenant_mismatch"];
+            404: components["responses"]["not_found"];
+            406: components["responses"]["not_acceptable"];
+            408: components["responses"]["request_timeout"];
+            409: components["responses"]["in_use"];
+            412: components["responses"]["precondition_failed"];
+            413: components["responses"]["payload_too_large"];
+            415: components["responses"]["unsupported_media_type"];
             429: components["responses"]["rate_limited"];
             500: components["responses"]["internal_error"];
             503: components["responses"]["unavailable"];

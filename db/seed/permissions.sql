@@ -40,7 +40,7 @@ insert into core.permission (id, name, description) values
   (38, 'user.delete', 'Remove users'),
   (39, 'setup.manage', 'Set up the school'),
   (40, 'subscription.manage', 'See and change the subscription'),
-  (41, 'master_data.manage', 'Change grades, units, programs, mediums, religions, subject contexts'),
+  (41, 'master_data.manage', 'Change grades, units, programs, mediums, religions, subject contexts, rooms'),
   (42, 'dashboard.read', 'See the dashboard of the school'),
   (43, 'webhook.manage', 'See and change webhooks'),
   (44, 'api_key.manage', 'See and revoke API keys, and make own ones'),

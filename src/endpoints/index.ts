@@ -42,6 +42,7 @@ import { students } from './students.ts';
 import { gradeSubjects, subjects } from './subjects.ts';
 import { subscription } from './subscription.ts';
 import { teachers } from './teachers.ts';
+import { rooms } from './rooms.ts';
 import { timetable } from './timetable.ts';
 import { transportBuses } from './transport-buses.ts';
 import { transportEnrollments } from './transport-enrollments.ts';
@@ -79,6 +80,7 @@ export const resources: readonly Resource[] = [
   balances,
   invoices,
   feePayments,
+  rooms,
   timetable,
   schedule,
   calendar,

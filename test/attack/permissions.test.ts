@@ -94,6 +94,8 @@ describe('permissions', () => {
         'teachers_me_classes',
         'attendance_my_classes',
         'attendance_calendar_holidays',
+        'rooms_list',
+        'rooms_get',
         'timetable_config_get',
         'schedule_today',
         'schedule_feeds_list',
