@@ -52,6 +52,7 @@ select core.define_record('class', p_table => 'class', p_key => 'c.id', p_one_ro
     c.id, c.name, c.section, api.class_name(c.name, c.section) as class_name, c.grade_id, g.name as grade_name,
     c.academic_year_id, y.name as academic_year_name, y.is_current as is_current_year,
     t.id as class_teacher_id, core.full_name(t.first_name, t.last_name) as class_teacher_name, c.capacity, c.room,
+    c.home_room_id,
     c.school_unit_id, u.name as school_unit_name, c.programme_id, p.name as programme_name, c.medium_id,
     m.name as medium_name,
     (select count(distinct r.student_id) from api.class_roll() r where r.class_id = c.id) as student_count,
@@ -59,10 +60,10 @@ select core.define_record('class', p_table => 'class', p_key => 'c.id', p_one_ro
     c.created_at, c.updated_at
   $$,
   p_search => $$public.search_form(concat_ws(' ', c.name, c.section, c.room))$$,
-  p_equals => '{academic_year_id,grade_id,school_unit_id,programme_id,medium_id,class_teacher_id}',
+  p_equals => '{academic_year_id,grade_id,school_unit_id,programme_id,medium_id,class_teacher_id,home_room_id}',
   p_default_sort => 'grade',
-  p_writable => '{name,section,grade_id,academic_year_id,class_teacher_id,capacity,room,school_unit_id,programme_id,
-    medium_id}',
+  p_writable => '{name,section,grade_id,academic_year_id,class_teacher_id,capacity,room,home_room_id,school_unit_id,
+    programme_id,medium_id}',
   p_unversioned_fields => '{is_current_year}', p_volatile_fields => '{student_count,subject_count}');
 select core.define_sort('class', 'grade',
   'g.sequence nulls last', 'platform.search_normal(c.name)', $$platform.search_normal(coalesce(c.section, ''))$$);
@@ -116,7 +117,7 @@ select core.define_sort('free_teacher', 'first_name',
 select core.define_functions('classes', 'class',
   p_list =>
     'Classes by grade, name and section. Searches name, section and room. Filters: academic_year_id, grade_id, '
-    'school_unit_id, programme_id, medium_id, class_teacher_id.',
+    'school_unit_id, programme_id, medium_id, class_teacher_id, home_room_id.',
   p_get => 'One class. Raises not_found.');
 
 create function api.require_class(p_id bigint) returns void language plpgsql stable as $$
@@ -186,13 +187,14 @@ begin
     perform api.require_active_teacher(v_teacher_id, 'class_teacher_id');
     perform api.require_no_other_class(v_teacher_id, null, (p ->> 'academic_year_id')::bigint, 'class_teacher_id');
   end if;
-  v_id := core.record_insert('class', p);
+  v_id := core.record_insert('class', api.with_room(p, 'home_room_id'));
   perform core.enforce_plan_limits();
   return api.class_record(v_id);
 end $$;
 comment on function api.classes_create is
   'Creates a class. Raises conflict if the academic year already has a class with this name and section, or if the '
-  'class teacher has another class in that year; invalid_reference for an unknown reference or an inactive teacher.';
+  'class teacher has another class in that year; invalid_reference for an unknown reference, an inactive teacher or a '
+  'room that is not active.';
 
 create function api.require_movable_class(p_id bigint, p_academic_year_id bigint) returns void
 language plpgsql stable as $$
@@ -219,7 +221,7 @@ declare
   v_year_id bigint;
   v_teacher_id bigint;
 begin
-  select academic_year_id, class_teacher_id into v_before from class where id = v_id;
+  select academic_year_id, class_teacher_id, home_room_id, room into v_before from class where id = v_id;
   v_year_id := coalesce((p ->> 'academic_year_id')::bigint, v_before.academic_year_id);
   v_teacher_id := case
     when p ? 'class_teacher_id' then (p ->> 'class_teacher_id')::bigint
@@ -236,12 +238,13 @@ begin
   if (v_teacher_id, v_year_id) is distinct from (v_before.class_teacher_id, v_before.academic_year_id) then
     perform api.require_no_other_class(v_teacher_id, v_id, v_year_id, 'class_teacher_id');
   end if;
-  perform core.record_update('class', p);
+  perform core.record_update('class', api.with_room(p, 'home_room_id', v_before.home_room_id, v_before.room));
   return api.class_record(v_id);
 end $$;
 comment on function api.classes_update is
   'Updates a class; a new grade also applies to its students. Raises conflict for a new academic year once students '
-  'have been enrolled, for a capacity below the number of students, and as on creation.';
+  'have been enrolled, for a capacity below the number of students, schedule_conflict if lessons of the class would be '
+  'in a home room that is taken, and as on creation.';
 
 create function api.classes_delete(p jsonb) returns json language plpgsql as $$
 declare
@@ -307,8 +310,8 @@ begin
     for share
   ), created as (
     insert into class (
-      name, section, grade_id, academic_year_id, class_teacher_id, capacity, room, school_unit_id, programme_id,
-      medium_id)
+      name, section, grade_id, academic_year_id, class_teacher_id, capacity, room, home_room_id, school_unit_id,
+      programme_id, medium_id)
     select
       s.name, s.section, s.grade_id, v_to,
       (
@@ -317,8 +320,10 @@ begin
         where t.id = s.class_teacher_id
           and not exists (select from class c where c.academic_year_id = v_to and c.class_teacher_id = t.id)
       ),
-      s.capacity, s.room, s.school_unit_id, s.programme_id, s.medium_id
+      s.capacity, case when r.id is not null or s.home_room_id is null then s.room end, r.id, s.school_unit_id,
+      s.programme_id, s.medium_id
     from source s
+    left join room r on r.id = s.home_room_id and r.is_active
     order by s.id
     on conflict (academic_year_id, lower(name), lower(coalesce(section, ''))) do nothing
     returning id, name, section

@@ -15,8 +15,10 @@ select core.define_operation('grade_subjects_replace', p_permission => 'subject.
 select core.define_record('subject', p_table => 'subject', p_key => 'su.id', p_one_row_per_key => true,
   p_source => 'subject su left join subject_context sc on sc.id = su.subject_context_id',
   p_columns => $$
-    su.id, su.name, su.code, su.subject_context_id, sc.name as subject_context_name, su.description, su.created_at,
-    su.updated_at
+    su.id, su.name, su.code, su.subject_context_id, sc.name as subject_context_name, su.description,
+    (select coalesce(json_agg(sr.room_id order by sr.room_id), '[]') from subject_room sr
+      where sr.subject_id = su.id) as room_ids,
+    su.created_at, su.updated_at
   $$,
   p_search => $$public.search_form(su.name || ' ' || su.code)$$,
   p_equals => '{subject_context_id}',
@@ -29,11 +31,61 @@ select core.define_sort('subject', 'created_at', 'su.created_at');
 select core.define_functions('subjects', 'subject',
   p_list => 'Subjects by name. Searches name and code. Filter: subject_context_id.',
   p_get => 'One subject. Raises not_found.',
-  p_create => 'Creates a subject. Raises conflict for a code that is in use.',
-  p_update => 'Updates a subject. Raises conflict for a code that is in use.',
   p_delete =>
     'Deletes a subject and removes it from the templates of all grades. Raises in_use while a class or a timetable '
     'uses it.');
+
+create function api.subject_set_rooms(p_id bigint, p_room_ids bigint[]) returns void language plpgsql as $$
+declare
+  v_unknown record;
+begin
+  select i.position - 1 as index, i.id
+    into v_unknown
+    from unnest(p_room_ids) with ordinality i (id, position)
+    where i.id not in (
+      select r.id from room r
+      where r.is_active or r.id in (select room_id from subject_room where subject_id = p_id))
+    order by i.position
+    limit 1;
+  if found then
+    perform core.refuse_field('invalid_reference', 'room_ids.' || v_unknown.index,
+      format('There is no active room %s.', v_unknown.id));
+  end if;
+  delete from subject_room where subject_id = p_id and room_id <> all (p_room_ids);
+  insert into subject_room (subject_id, room_id)
+    select p_id, i from unnest(p_room_ids) i
+    on conflict do nothing;
+end $$;
+comment on function api.subject_set_rooms is
+  'Replaces the rooms of a subject. Raises invalid_reference for a room that is unknown, or not active unless the '
+  'subject has it already.';
+
+create function api.subjects_create(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := core.record_insert('subject', p);
+begin
+  if p ? 'room_ids' then
+    perform api.subject_set_rooms(v_id, array(select jsonb_array_elements_text(p -> 'room_ids')::bigint));
+  end if;
+  return api.subject_record(v_id);
+end $$;
+comment on function api.subjects_create is
+  'Creates a subject, optionally with its rooms (room_ids). Raises conflict for a code that is in use, and '
+  'invalid_reference for an unknown context or a room that is not active.';
+
+create function api.subjects_update(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+begin
+  perform core.record_update('subject', p);
+  if p ? 'room_ids' then
+    perform api.subject_set_rooms(v_id, array(select jsonb_array_elements_text(p -> 'room_ids')::bigint));
+  end if;
+  return api.subject_record(v_id);
+end $$;
+comment on function api.subjects_update is
+  'Updates a subject; room_ids replace its rooms. Existing slots keep their rooms. Raises conflict for a code that is '
+  'in use, and invalid_reference for an unknown context or a room that is not active.';
 
 create function api.grade_subjects_list(p jsonb) returns json language plpgsql stable as $$
 declare

@@ -76,7 +76,7 @@ select core.define_record('timetable_slot', p_table => 'timetable_slot', p_key =
       from api.period_times() pt)[ts.period] as start_time,
     (select array_agg(to_char(pt.end_time, 'HH24:MI') order by pt.period)
       from api.period_times() pt)[ts.period] as end_time,
-    ts.room, c.room as class_room, ts.is_pinned, ts.created_at, ts.updated_at
+    ts.room, ts.room_id, c.room as class_room, ts.is_pinned, ts.created_at, ts.updated_at
   $$,
   p_condition => 'ts.class_id in (select id from class)',
   p_search => $$
@@ -90,8 +90,12 @@ select core.define_record('timetable_slot', p_table => 'timetable_slot', p_key =
   p_single_page_filters => '{class_id,teacher_id}',
   p_equals => '{class_id,teacher_id,academic_year_id,day_of_week::integer}',
   p_default_sort => 'day_of_week',
-  p_writable => '{class_id,academic_year_id,subject_id,teacher_id,day_of_week,period,room,is_pinned}',
+  p_writable => '{class_id,academic_year_id,subject_id,teacher_id,day_of_week,period,room,room_id,is_pinned}',
   p_unversioned_fields => '{start_time,end_time,class_room,swapped_with}');
+select core.define_filter('timetable_slot', 'room_id', $$
+  (ts.room_id = :value::bigint
+    or ts.room is null and ts.class_id in (select id from class where home_room_id = :value::bigint))
+$$);
 select core.define_sort('timetable_slot', 'day_of_week',
   'ts.day_of_week', 'ts.period', 'g.sequence nulls last', 'platform.search_normal(api.class_name(c.name, c.section))');
 select core.define_sort('timetable_slot', 'class_name',
@@ -275,8 +279,8 @@ create function api.timetable_slots_list(p jsonb) returns json language sql stab
     end);
 $$;
 comment on function api.timetable_slots_list is
-  'Slots by day and period. Searches class, subject, teacher and room. Filters: class_id, teacher_id, academic_year_id '
-  '(the current year, unless a class is given), day_of_week.';
+  'Slots by day and period. Searches class, subject, teacher and room. Filters: class_id, teacher_id, room_id (also '
+  'the lessons in a home room), academic_year_id (the current year, unless a class is given), day_of_week.';
 
 select core.define_functions('timetable_slots', 'timetable_slot',
   p_get => 'One slot. Raises not_found.',
@@ -300,13 +304,13 @@ declare
   v_id bigint;
 begin
   perform api.require_active_teacher((p ->> 'teacher_id')::bigint, 'teacher_id');
-  v_id := core.record_insert('timetable_slot', p || jsonb_build_object(
+  v_id := core.record_insert('timetable_slot', api.with_room(p, 'room_id') || jsonb_build_object(
     'academic_year_id', v_year_id, 'is_pinned', coalesce((p ->> 'is_pinned')::boolean, true)));
   return api.timetable_slot_record(v_id);
 end $$;
 comment on function api.timetable_slots_create is
   'Creates a slot in the academic year of its class, pinned unless is_pinned is false. Raises schedule_conflict, and '
-  'invalid_reference for an unknown class or a teacher who is not active.';
+  'invalid_reference for an unknown class, or a teacher or room that is not active.';
 
 create function api.timetable_slots_update(p jsonb) returns json language plpgsql as $$
 declare
@@ -314,7 +318,7 @@ declare
   v_before record;
 begin
   select
-      s.class_id, s.teacher_id, s.is_pinned,
+      s.class_id, s.teacher_id, s.is_pinned, s.room_id, s.room,
       (s.class_id, s.subject_id, s.teacher_id, s.day_of_week, s.period)
         is distinct from (n.class_id, n.subject_id, n.teacher_id, n.day_of_week, n.period) as is_replanned
     into v_before
@@ -334,13 +338,13 @@ begin
       and (p ->> 'is_pinned' is null or p ? 'read_only' and (p ->> 'is_pinned')::boolean = v_before.is_pinned) then
     p := p || '{"is_pinned": true}';
   end if;
-  perform core.record_update('timetable_slot', p);
+  perform core.record_update('timetable_slot', api.with_room(p, 'room_id', v_before.room_id, v_before.room));
   return api.timetable_slot_record(v_id);
 end $$;
 comment on function api.timetable_slots_update is
   'Updates a slot; its academic year is that of its class. A slot whose class, subject, teacher or time changes is '
   'pinned, unless the request changes is_pinned or sends it without the other fields of the record. Raises '
-  'schedule_conflict, and invalid_reference for an unknown class or a new teacher who is not active.';
+  'schedule_conflict, and invalid_reference for an unknown class, or a new teacher or room that is not active.';
 
 create function api.timetable_slots_move(p jsonb) returns json language plpgsql as $$
 declare
@@ -392,6 +396,7 @@ declare
   v_day integer := (p ->> 'day_of_week')::integer;
   v_period integer := (p ->> 'period')::integer;
   v_before record;
+  v_room_id bigint;
 begin
   select s.*
     into v_before
@@ -408,6 +413,16 @@ begin
     perform core.refuse_field('invalid_reference', 'teacher_id',
       format('There is no active teacher %s.', v_teacher_id));
   end if;
+  p := api.with_room(p, 'room_id', v_before.room_id, v_before.room);
+  select r.id
+    into v_room_id
+    from room r
+    where not r.is_shared
+      and r.id = case
+        when p ? 'room_id' and p ->> 'room' is not null then (p ->> 'room_id')::bigint
+        when not p ? 'room_id' and v_before.room is not null then v_before.room_id
+        else (select c.home_room_id from class c where c.id = (p ->> 'class_id')::bigint)
+      end;
   return (
     with planned as (
       select
@@ -416,18 +431,20 @@ begin
         (p ->> 'class_id')::bigint as class_id,
         v_year_id as academic_year_id,
         v_teacher_id as teacher_id,
+        v_room_id as room_id,
         v_day as day_of_week,
         v_period as period,
         v_before.class_id as was_class_id,
         v_before.academic_year_id as was_academic_year_id,
         v_before.teacher_id as was_teacher_id,
+        v_before.reserved_room_id as was_room_id,
         v_before.day_of_week as was_day_of_week,
         v_before.period as was_period
       union all
       -- The other slot of a swap.
       select
-        2, s.id, s.class_id, s.academic_year_id, s.teacher_id, v_before.day_of_week, v_before.period,
-        s.class_id, s.academic_year_id, s.teacher_id, s.day_of_week, s.period
+        2, s.id, s.class_id, s.academic_year_id, s.teacher_id, s.reserved_room_id, v_before.day_of_week,
+        v_before.period, s.class_id, s.academic_year_id, s.teacher_id, s.reserved_room_id, s.day_of_week, s.period
       from timetable_slot s
       where (p ->> 'swap')::boolean
         and s.id <> v_before.id
@@ -445,9 +462,10 @@ begin
   );
 end $$;
 comment on function api.timetable_check_conflicts is
-  'The conflicts that writing a slot would raise: {class_id, teacher_id, day_of_week, period, exclude_slot_id (the '
-  'slot to move), swap (as in timetable_slots_move)}. Answers {has_conflict, conflicts: [{kind, message, slot}]}. '
-  'Raises invalid_reference for an unknown class, teacher or slot.';
+  'The conflicts that writing a slot would raise: {class_id, teacher_id, room, room_id, day_of_week, period, '
+  'exclude_slot_id (the slot to move), swap (as in timetable_slots_move)}. Without a room it is that of the slot to '
+  'move, or the home room. Answers {has_conflict, conflicts: [{kind, message, slot}]}. Raises invalid_reference for '
+  'an unknown class, teacher, room or slot.';
 
 create function api.lessons_to_place(p_class_ids bigint[], p_academic_year_id bigint, p_replaces_pinned boolean)
   returns table (

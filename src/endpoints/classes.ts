@@ -21,7 +21,13 @@ const ClassInput = z
       .max(10_000)
       .nullish()
       .meta({ description: 'Maximum number of students. Null means no limit.', examples: [30] }),
-    room: optionalNameText(50).meta({ examples: ['R12'] }),
+    room: optionalNameText(50).meta({
+      description: 'The home room. A text that is the name of a room is that room; other texts have no conflicts.',
+      examples: ['R12'],
+    }),
+    home_room_id: id.nullish().meta({
+      description: 'An active room, in which the lessons of the class take place that have no other. Sets `room`.',
+    }),
     school_unit_id: id.nullish(),
     programme_id: id.nullish(),
     medium_id: id.nullish(),
@@ -42,7 +48,8 @@ export const Class = z
     class_teacher_id: id.nullable(),
     class_teacher_name: z.string().nullable(),
     capacity: z.int().nullable(),
-    room: z.string().nullable(),
+    room: z.string().nullable().meta({ description: 'The name of the home room, or another text.' }),
+    home_room_id: id.nullable(),
     school_unit_id: id.nullable(),
     school_unit_name: z.string().nullable(),
     programme_id: id.nullable(),
@@ -168,6 +175,7 @@ export const classes = resource(
           programme_id: pathId.optional(),
           medium_id: pathId.optional(),
           class_teacher_id: pathId.optional(),
+          home_room_id: pathId.optional(),
         },
         { sorts: ['grade'] },
       ),

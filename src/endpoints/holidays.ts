@@ -47,9 +47,9 @@ export const holidays = resource(
       summary: 'List holidays',
       description:
         'With `from_date`, `to_date` or `academic_year_id`, the holidays of those days: a recurring holiday is ' +
-        'listed once for each year from its first date on, and `occurs_on` is its day in that year. One of the two dates alone means a year ' +
-        'from it or up to it. Without any of them, each holiday is listed once with its original date. `search` ' +
-        'matches the name.',
+        'listed once for each year from its first date on, and `occurs_on` is its day in that year. One of the two ' +
+        'dates alone means a year from it or up to it. Without any of them, each holiday is listed once with its ' +
+        'original date. `search` matches the name.',
       response: page(
         Holiday,
         { academic_year_id: pathId.optional(), from_date: date.optional(), to_date: date.optional() },

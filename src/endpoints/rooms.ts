@@ -15,7 +15,10 @@ const fields = {
     .boolean()
     .optional()
     .meta({ description: 'Whether several lessons may take place in it at a time, as in a hall. Default: false.' }),
-  is_active: z.boolean().optional().meta({ description: 'Whether the room is in use. Default: true.' }),
+  is_active: z
+    .boolean()
+    .optional()
+    .meta({ description: 'Whether the room can be used for new lessons. Default: true.' }),
 };
 
 const RoomInput = z.strictObject(fields).meta({ id: 'RoomInput' });
@@ -63,14 +66,18 @@ export const rooms = resource(
     'PUT /:id': {
       operation: 'rooms_update',
       summary: 'Update a room',
-      description: '409 `conflict` if another room has this name.',
+      description:
+        'A new name also replaces the earlier one in classes and slots. 409 `conflict` if another room has this name, ' +
+        '409 `schedule_conflict` if `is_shared` becomes false while several lessons take place in the room at a time.',
       body: RoomChange,
       response: json(Room),
     },
     'DELETE /:id': {
       operation: 'rooms_delete',
       summary: 'Delete a room',
-      description: '409 `in_use` while another record refers to it. Deactivate the room instead.',
+      description:
+        '409 `in_use` while a class, a subject or a slot refers to it, also one of a past year. Set `is_active` to false ' +
+        'instead.',
       response: json(Deleted),
     },
   },

@@ -24,6 +24,17 @@ const fields = {
   code: nameText(50).meta({ description: 'Unique within the school, ignoring case.', examples: ['MATH'] }),
   subject_context_id: id.nullish().meta({ description: 'The context (kind) of the subject.' }),
   description: optionalText(500),
+  room_ids: z
+    .array(id)
+    .max(100)
+    .superRefine(uniqueBy())
+    .optional()
+    .meta({
+      description:
+        'Active rooms, such as laboratories. A generated timetable has the lessons of the subject in one of them; ' +
+        'without any, in the home room of the class.',
+      examples: [[]],
+    }),
 };
 
 const SubjectInput = z.strictObject(fields).meta({ id: 'SubjectInput' });
@@ -40,6 +51,7 @@ export const Subject = z
     subject_context_id: id.nullable(),
     subject_context_name: z.string().nullable(),
     description: z.string().nullable(),
+    room_ids: z.array(id).meta({ description: 'The rooms of its lessons, by id.' }),
     ...timestamps,
   })
   .meta({ id: 'Subject' });

@@ -68,8 +68,13 @@ const slotFields = {
   period,
   teacher_id: id.nullish().meta({ description: 'An active teacher. Null for a study period.' }),
   room: optionalNameText(50).meta({
-    description: 'Only if it differs from the room of the class.',
+    description:
+      'Only if it differs from the room of the class. A text that is the name of a room is that room; other texts have ' +
+      'no conflicts.',
     examples: ['Lab 2'],
+  }),
+  room_id: id.nullish().meta({
+    description: 'An active room, only if it differs from the home room of the class. Sets `room`.',
   }),
 };
 const SlotInput = z
@@ -109,6 +114,7 @@ const Slot = z
     start_time: clock,
     end_time: clock,
     room: z.string().nullable().meta({ description: 'Null if it is the room of the class.' }),
+    room_id: id.nullable().meta({ description: 'Null if it is the room of the class, or a text that is no room.' }),
     class_room: z.string().nullable().meta({ description: 'The room of the class.' }),
     is_pinned: isPinned,
     ...timestamps,
@@ -125,6 +131,10 @@ const ConflictCheck = z
   .strictObject({
     class_id: id,
     teacher_id: id.nullish(),
+    room: slotFields.room,
+    room_id: id.nullish().meta({
+      description: 'By default the room of `exclude_slot_id`, or else the home room of the class.',
+    }),
     day_of_week: dayOfWeek,
     period,
     exclude_slot_id: id.nullish().meta({ description: 'The slot to move. It conflicts with nothing.' }),
@@ -143,7 +153,16 @@ export const Conflicts = z
     has_conflict: z.boolean(),
     conflicts: z.array(
       z.object({
-        kind: z.enum(['class', 'teacher', 'availability', 'workload_day', 'workload_week', 'lunch', 'outside_day']),
+        kind: z.enum([
+          'class',
+          'teacher',
+          'room',
+          'availability',
+          'workload_day',
+          'workload_week',
+          'lunch',
+          'outside_day',
+        ]),
         message: z.string(),
         slot: z
           .object({
@@ -160,7 +179,7 @@ export const Conflicts = z
           .nullable()
           .meta({
             description:
-              'For the kinds `class` and `teacher`: the conflicting slot. Null if you may not see its class.',
+              'For the kinds `class`, `teacher` and `room`: the conflicting slot. Null if you may not see its class.',
           }),
       }),
     ),
@@ -315,7 +334,8 @@ const generate: Handler = async ({ req, res, params, call, callAfterDisconnect, 
 };
 
 const conflictNote =
-  '409 `schedule_conflict` if the class or the teacher already has a slot at that time, the teacher is not available ' +
+  '409 `schedule_conflict` if the class, the teacher or the room (unless it is shared) already has a slot at that ' +
+  'time, the teacher is not available ' +
   'or would exceed their workload rule, or the time is at lunch or outside the school day or week. ' +
   'Each detail has the `kind` of the conflict, as in `check-conflicts`, and the `slot_id` of the conflicting slot.';
 
@@ -367,6 +387,7 @@ export const timetable = resource(
       response: page(Slot, {
         class_id: pathId.optional(),
         teacher_id: pathId.optional(),
+        room_id: pathId.optional().meta({ description: 'Lessons in this room, also as the home room of a class.' }),
         academic_year_id: pathId.optional(),
         day_of_week: dayOfWeekParameter.optional(),
       }),
@@ -401,7 +422,8 @@ export const timetable = resource(
     'POST /check-conflicts': {
       operation: 'timetable_check_conflicts',
       summary: 'Check a slot for conflicts',
-      description: 'Lists the conflicts that writing the slot would raise. 422 for an unknown class, teacher or slot.',
+      description:
+        'Lists the conflicts that writing the slot would raise. 422 for an unknown class, teacher, room or slot.',
       body: ConflictCheck,
       response: json(Conflicts),
     },

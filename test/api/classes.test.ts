@@ -29,6 +29,7 @@ describe('classes', () => {
     expect(data).toEqual({
       ...sent,
       id: added.data.id,
+      home_room_id: null,
       grade_name: 'Grade 5',
       academic_year_name: 'Now',
       is_current_year: true,

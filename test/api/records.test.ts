@@ -86,7 +86,7 @@ const changes: Record<string, Body> = {
   invoices_update: { notes: 'Changed' },
   student_fees_update: { due_date: '2034-12-31' },
   timetable_config_update: { break_duration: 25 },
-  timetable_slots_update: { room: 'Changed' },
+  timetable_slots_update: { is_pinned: false },
   transport_assignments_update: { ends_on: '2034-12-31' },
   holidays_update: { is_recurring: true },
   notifications_events_update: { is_enabled: false },
