@@ -7,6 +7,8 @@
 // types 7443d9c65050ab24b526426df4ee41d087714ac3a7587bcde4d2d2c55bd5f7cf
 // document 53b02c7bb01d28fb77d40a58f199b06aadf9d51c71c3cb2282565d8a31c23fd9
 // types c55d294c76895837ba6550fc8466ca92a9f73a1c6747dea311a480ba335ece08
+// document a38e9ccfc3149db5646728e8fdd2bf51e6d72a7926477785e85f2394b3104acb
+// types d8b4b5cb03ed268cb1b422383c58cf98f09c4f39631b092c0e70a6bb3792f0c4
 export interface paths {
     "/api": {
         parameters: {
@@ -2572,7 +2574,7 @@ export interface paths {
         get: operations["rooms_get"];
         /**
          * Update a room
-         * @description 409 `conflict` if another room has this name.
+         * @description A new name also replaces the earlier one in classes and slots. 409 `conflict` if another room has this name, 409 `schedule_conflict` if `is_shared` becomes false while several lessons take place in the room at a time.
          *
          *     Needs the permission `master_data.manage`. Honors `If-Match`.
          */
@@ -2580,7 +2582,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a room
-         * @description 409 `in_use` while another record refers to it. Deactivate the room instead.
+         * @description 409 `in_use` while a class, a subject or a slot refers to it, also one of a past year. Set `is_active` to false instead.
          *
          *     Needs the permission `master_data.manage`. Honors `If-Match`.
          */
@@ -2629,9 +2631,9 @@ export interface paths {
          * Generate a timetable
          * @description Places the lessons of all class subjects that have an active teacher. The new slots replace all slots of the classes, except pinned ones: those that a person made or moved, unless `is_pinned` is false. With `replace_pinned` they replace these too. The status `partial` means that some lessons are unplaced; `unplaced` gives the reasons. Without a body it generates the timetable of all classes of the current year.
          *
-         *     It respects the configuration, the rules of teachers, and their lessons in other classes. A school generates one timetable at a time; two more requests wait, so a response can take twice its time limit. Further ones get a 409 `conflict`.
+         *     It respects the configuration, the rules of teachers, and their lessons in other classes. The lessons of a subject with rooms take place in one of them, others in the home room of the class; only shared rooms have several lessons at a time. A school generates one timetable at a time; two more requests wait, so a response can take twice its time limit. Further ones get a 409 `conflict`.
          *
-         *     409 `schedule_conflict` if no timetable has room for all lessons. The details list what is over capacity: the path is `class.26`, `teacher.1`, `day.2` (Tuesday), `period.2.5` or `week`. 409 `conflict` if there is nothing to place, or if the school was changed in the meantime. After an error the timetable is unchanged. Requires `timetable.manage` for the whole school.
+         *     409 `schedule_conflict` if no timetable has room for all lessons. The details list what is over capacity: the path is `class.26`, `teacher.1`, `room.3`, `day.2` (Tuesday), `period.2.5` or `week`. 409 `conflict` if there is nothing to place, or if the school was changed in the meantime. After an error the timetable is unchanged. Requires `timetable.manage` for the whole school.
          *
          *     Needs the permission `timetable.manage`. Needs the feature `timetable`. Needs a complete school setup. Needs an active subscription.
          */
@@ -2659,7 +2661,7 @@ export interface paths {
         put?: never;
         /**
          * Create a slot
-         * @description 409 `schedule_conflict` if the class or the teacher already has a slot at that time, the teacher is not available or would exceed their workload rule, or the time is at lunch or outside the school day or week. Each detail has the `kind` of the conflict, as in `check-conflicts`, and the `slot_id` of the conflicting slot.
+         * @description 409 `schedule_conflict` if the class, the teacher or the room (unless it is shared) already has a slot at that time, the teacher is not available or would exceed their workload rule, or the time is at lunch or outside the school day or week. Each detail has the `kind` of the conflict, as in `check-conflicts`, and the `slot_id` of the conflicting slot.
          *
          *     Needs the permission `timetable.manage`. The answer is only the `id` without the permission `timetable.read` to read the record. Needs the feature `timetable`. Honors `Idempotency-Key`.
          */
@@ -2684,7 +2686,7 @@ export interface paths {
         get: operations["timetable_slots_get"];
         /**
          * Update a slot
-         * @description 409 `schedule_conflict` if the class or the teacher already has a slot at that time, the teacher is not available or would exceed their workload rule, or the time is at lunch or outside the school day or week. Each detail has the `kind` of the conflict, as in `check-conflicts`, and the `slot_id` of the conflicting slot. Only what the update changes is checked.
+         * @description 409 `schedule_conflict` if the class, the teacher or the room (unless it is shared) already has a slot at that time, the teacher is not available or would exceed their workload rule, or the time is at lunch or outside the school day or week. Each detail has the `kind` of the conflict, as in `check-conflicts`, and the `slot_id` of the conflicting slot. Only what the update changes is checked.
          *
          *     Needs the permission `timetable.manage`. The answer is only the `id` without the permission `timetable.read` to read the record. Needs the feature `timetable`. Honors `If-Match`.
          */
@@ -2715,7 +2717,7 @@ export interface paths {
         head?: never;
         /**
          * Move a slot
-         * @description 409 `schedule_conflict` if the class or the teacher already has a slot at that time, the teacher is not available or would exceed their workload rule, or the time is at lunch or outside the school day or week. Each detail has the `kind` of the conflict, as in `check-conflicts`, and the `slot_id` of the conflicting slot. With `swap`, a slot that the class has at that time moves to the old time.
+         * @description 409 `schedule_conflict` if the class, the teacher or the room (unless it is shared) already has a slot at that time, the teacher is not available or would exceed their workload rule, or the time is at lunch or outside the school day or week. Each detail has the `kind` of the conflict, as in `check-conflicts`, and the `slot_id` of the conflicting slot. With `swap`, a slot that the class has at that time moves to the old time.
          *
          *     Needs the permission `timetable.manage`. The answer is only the `id` without the permission `timetable.read` to read the record. Needs the feature `timetable`. Honors `If-Match`.
          */
@@ -2733,7 +2735,7 @@ export interface paths {
         put?: never;
         /**
          * Check a slot for conflicts
-         * @description Lists the conflicts that writing the slot would raise. 422 for an unknown class, teacher or slot.
+         * @description Lists the conflicts that writing the slot would raise. 422 for an unknown class, teacher, room or slot.
          *
          *     Needs a login of a school user with any role but student, or the permission `timetable.manage`. Needs the feature `timetable`.
          */
@@ -7583,8 +7585,12 @@ export interface components {
             /** @example Teo Teacher */
             class_teacher_name: string | null;
             capacity: number | null;
-            /** @example R12B */
+            /**
+             * @description The name of the home room, or another text.
+             * @example R12B
+             */
             room: string | null;
+            home_room_id: number | null;
             school_unit_id: number | null;
             /** @example Secondary */
             school_unit_name: string | null;
@@ -7630,8 +7636,13 @@ export interface components {
              * @example 30
              */
             capacity?: number | null;
-            /** @example R12 */
+            /**
+             * @description The home room. A text that is the name of a room is that room; other texts have no conflicts.
+             * @example R12
+             */
             room?: string | null;
+            /** @description An active room, in which the lessons of the class take place that have no other. Sets `room`. */
+            home_room_id?: number | null;
             school_unit_id?: number | null;
             programme_id?: number | null;
             medium_id?: number | null;
@@ -7728,8 +7739,13 @@ export interface components {
              * @example 30
              */
             capacity?: number | null;
-            /** @example R12 */
+            /**
+             * @description The home room. A text that is the name of a room is that room; other texts have no conflicts.
+             * @example R12
+             */
             room?: string | null;
+            /** @description An active room, in which the lessons of the class take place that have no other. Sets `room`. */
+            home_room_id?: number | null;
             school_unit_id?: number | null;
             programme_id?: number | null;
             medium_id?: number | null;
@@ -7799,6 +7815,8 @@ export interface components {
             subject_context_name: string | null;
             /** @example Open to all grades. */
             description: string | null;
+            /** @description The rooms of its lessons, by id. */
+            room_ids: number[];
             /**
              * Format: date-time
              * @example 2026-09-01T08:00:00.000000+00:00
@@ -7822,6 +7840,11 @@ export interface components {
             subject_context_id?: number | null;
             /** @example Open to all grades. */
             description?: string | null;
+            /**
+             * @description Active rooms, such as laboratories. A generated timetable has the lessons of the subject in one of them; without any, in the home room of the class.
+             * @example []
+             */
+            room_ids?: number[];
         };
         /** @description Any subset of the fields of a subject. */
         SubjectChange: {
@@ -7836,6 +7859,11 @@ export interface components {
             subject_context_id?: number | null;
             /** @example Open to all grades. */
             description?: string | null;
+            /**
+             * @description Active rooms, such as laboratories. A generated timetable has the lessons of the subject in one of them; without any, in the home room of the class.
+             * @example []
+             */
+            room_ids?: number[];
             readonly id?: unknown;
             readonly subject_context_name?: unknown;
             readonly created_at?: unknown;
@@ -9465,7 +9493,7 @@ export interface components {
             school_unit_id?: number | null;
             /** @description Whether several lessons may take place in it at a time, as in a hall. Default: false. */
             is_shared?: boolean;
-            /** @description Whether the room is in use. Default: true. */
+            /** @description Whether the room can be used for new lessons. Default: true. */
             is_active?: boolean;
         };
         /** @description Any subset of the fields of a room. */
@@ -9484,7 +9512,7 @@ export interface components {
             school_unit_id?: number | null;
             /** @description Whether several lessons may take place in it at a time, as in a hall. Default: false. */
             is_shared?: boolean;
-            /** @description Whether the room is in use. Default: true. */
+            /** @description Whether the room can be used for new lessons. Default: true. */
             is_active?: boolean;
             readonly id?: unknown;
             readonly school_unit_name?: unknown;
@@ -9644,7 +9672,7 @@ export interface components {
                  * @description The most frequent reason.
                  * @enum {string}
                  */
-                reason: "no_teacher" | "teacher_inactive" | "class_full" | "teacher_clash" | "teacher_unavailable" | "teacher_busy" | "teacher_day_limit" | "teacher_week_limit";
+                reason: "no_teacher" | "teacher_inactive" | "class_full" | "teacher_clash" | "teacher_unavailable" | "teacher_busy" | "teacher_day_limit" | "teacher_week_limit" | "room_taken";
                 /** @example Amina García has a fee that is due on 2026-10-01. */
                 message: string;
             }[];
@@ -9694,6 +9722,13 @@ export interface components {
                  * @example 1
                  */
                 period: number;
+                /**
+                 * @description Null if it is the room of the class.
+                 * @example R12B
+                 */
+                room: string | null;
+                /** @description A room of the subject. Null if it is the room of the class. */
+                room_id: number | null;
             }[];
         };
         TimetableSlot: {
@@ -9745,6 +9780,8 @@ export interface components {
              * @example R12B
              */
             room: string | null;
+            /** @description Null if it is the room of the class, or a text that is no room. */
+            room_id: number | null;
             /**
              * @description The room of the class.
              * @example R12B
@@ -9784,10 +9821,12 @@ export interface components {
             /** @description An active teacher. Null for a study period. */
             teacher_id?: number | null;
             /**
-             * @description Only if it differs from the room of the class.
+             * @description Only if it differs from the room of the class. A text that is the name of a room is that room; other texts have no conflicts.
              * @example Lab 2
              */
             room?: string | null;
+            /** @description An active room, only if it differs from the home room of the class. Sets `room`. */
+            room_id?: number | null;
             /** @description Whether the slot stays in place when a timetable is generated. By default true for a new slot. */
             is_pinned?: boolean;
         };
@@ -9813,10 +9852,12 @@ export interface components {
             /** @description An active teacher. Null for a study period. */
             teacher_id?: number | null;
             /**
-             * @description Only if it differs from the room of the class.
+             * @description Only if it differs from the room of the class. A text that is the name of a room is that room; other texts have no conflicts.
              * @example Lab 2
              */
             room?: string | null;
+            /** @description An active room, only if it differs from the home room of the class. Sets `room`. */
+            room_id?: number | null;
             /** @description Whether the slot stays in place when a timetable is generated. By default true for a slot whose class, subject, teacher or time changes. */
             is_pinned?: boolean;
             readonly id?: unknown;
@@ -9858,6 +9899,7 @@ export interface components {
             readonly start_time?: unknown;
             readonly end_time?: unknown;
             readonly room?: unknown;
+            readonly room_id?: unknown;
             readonly class_room?: unknown;
             readonly created_at?: unknown;
             readonly updated_at?: unknown;
@@ -9912,6 +9954,8 @@ export interface components {
              * @example R12B
              */
             room: string | null;
+            /** @description Null if it is the room of the class, or a text that is no room. */
+            room_id: number | null;
             /**
              * @description The room of the class.
              * @example R12B
@@ -9937,6 +9981,13 @@ export interface components {
             class_id: number;
             teacher_id?: number | null;
             /**
+             * @description Only if it differs from the room of the class. A text that is the name of a room is that room; other texts have no conflicts.
+             * @example Lab 2
+             */
+            room?: string | null;
+            /** @description By default the room of `exclude_slot_id`, or else the home room of the class. */
+            room_id?: number | null;
+            /**
              * @description 1 for Monday to 7 for Sunday. Requests also accept 0 for Sunday.
              * @example 1
              */
@@ -9955,10 +10006,10 @@ export interface components {
             has_conflict: boolean;
             conflicts: {
                 /** @enum {string} */
-                kind: "class" | "teacher" | "availability" | "workload_day" | "workload_week" | "lunch" | "outside_day";
+                kind: "class" | "teacher" | "room" | "availability" | "workload_day" | "workload_week" | "lunch" | "outside_day";
                 /** @example Amina García has a fee that is due on 2026-10-01. */
                 message: string;
-                /** @description For the kinds `class` and `teacher`: the conflicting slot. Null if you may not see its class. */
+                /** @description For the kinds `class`, `teacher` and `room`: the conflicting slot. Null if you may not see its class. */
                 slot: {
                     /** @example 42 */
                     slot_id: number;
@@ -17689,7 +17740,7 @@ export interface operations {
                 /** @description Words that must all occur. Case and accents are ignored. */
                 search?: components["parameters"]["search"];
                 /** @description Field to sort by; `-` before it means descending. Ties are sorted by id. */
-                sort?: "id" | "-id" | "name" | "-name" | "section" | "-section" | "class_name" | "-class_name" | "grade_id" | "-grade_id" | "grade_name" | "-grade_name" | "academic_year_id" | "-academic_year_id" | "academic_year_name" | "-academic_year_name" | "is_current_year" | "-is_current_year" | "class_teacher_id" | "-class_teacher_id" | "class_teacher_name" | "-class_teacher_name" | "capacity" | "-capacity" | "room" | "-room" | "school_unit_id" | "-school_unit_id" | "school_unit_name" | "-school_unit_name" | "programme_id" | "-programme_id" | "programme_name" | "-programme_name" | "medium_id" | "-medium_id" | "medium_name" | "-medium_name" | "student_count" | "-student_count" | "subject_count" | "-subject_count" | "created_at" | "-created_at" | "updated_at" | "-updated_at" | "grade" | "-grade";
+                sort?: "id" | "-id" | "name" | "-name" | "section" | "-section" | "class_name" | "-class_name" | "grade_id" | "-grade_id" | "grade_name" | "-grade_name" | "academic_year_id" | "-academic_year_id" | "academic_year_name" | "-academic_year_name" | "is_current_year" | "-is_current_year" | "class_teacher_id" | "-class_teacher_id" | "class_teacher_name" | "-class_teacher_name" | "capacity" | "-capacity" | "room" | "-room" | "home_room_id" | "-home_room_id" | "school_unit_id" | "-school_unit_id" | "school_unit_name" | "-school_unit_name" | "programme_id" | "-programme_id" | "programme_name" | "-programme_name" | "medium_id" | "-medium_id" | "medium_name" | "-medium_name" | "student_count" | "-student_count" | "subject_count" | "-subject_count" | "created_at" | "-created_at" | "updated_at" | "-updated_at" | "grade" | "-grade";
                 /** @description Sort direction, in upper or lower case. Ignored if `sort` begins with `-`. */
                 order?: components["parameters"]["order"];
                 academic_year_id?: components["parameters"]["academic_year_id"];
@@ -17698,6 +17749,7 @@ export interface operations {
                 programme_id?: number;
                 medium_id?: number;
                 class_teacher_id?: number;
+                home_room_id?: number;
             };
             header?: {
                 /** @description The school. Optional: the token names the school too, and both must match. */
@@ -21739,7 +21791,7 @@ export interface operations {
             404: components["responses"]["not_found"];
             406: components["responses"]["not_acceptable"];
             408: components["responses"]["request_timeout"];
-            409: components["responses"]["conflict"];
+            409: components["responses"]["conflict.schedule_conflict"];
             412: components["responses"]["precondition_failed"];
             413: components["responses"]["payload_too_large"];
             415: components["responses"]["unsupported_media_type"];
@@ -21940,11 +21992,13 @@ export interface operations {
                 /** @description Words that must all occur. Case and accents are ignored. */
                 search?: components["parameters"]["search"];
                 /** @description Field to sort by; `-` before it means descending. Ties are sorted by id. */
-                sort?: "id" | "-id" | "class_id" | "-class_id" | "class_name" | "-class_name" | "academic_year_id" | "-academic_year_id" | "subject_id" | "-subject_id" | "subject_name" | "-subject_name" | "subject_code" | "-subject_code" | "teacher_id" | "-teacher_id" | "teacher_name" | "-teacher_name" | "day_of_week" | "-day_of_week" | "period" | "-period" | "start_time" | "-start_time" | "end_time" | "-end_time" | "room" | "-room" | "class_room" | "-class_room" | "is_pinned" | "-is_pinned" | "created_at" | "-created_at" | "updated_at" | "-updated_at";
+                sort?: "id" | "-id" | "class_id" | "-class_id" | "class_name" | "-class_name" | "academic_year_id" | "-academic_year_id" | "subject_id" | "-subject_id" | "subject_name" | "-subject_name" | "subject_code" | "-subject_code" | "teacher_id" | "-teacher_id" | "teacher_name" | "-teacher_name" | "day_of_week" | "-day_of_week" | "period" | "-period" | "start_time" | "-start_time" | "end_time" | "-end_time" | "room" | "-room" | "room_id" | "-room_id" | "class_room" | "-class_room" | "is_pinned" | "-is_pinned" | "created_at" | "-created_at" | "updated_at" | "-updated_at";
                 /** @description Sort direction, in upper or lower case. Ignored if `sort` begins with `-`. */
                 order?: components["parameters"]["order"];
                 class_id?: components["parameters"]["class_id"];
                 teacher_id?: components["parameters"]["teacher_id"];
+                /** @description Lessons in this room, also as the home room of a class. */
+                room_id?: number;
                 academic_year_id?: components["parameters"]["academic_year_id"];
                 day_of_week?: number;
             };

@@ -504,12 +504,45 @@ create function api.timetable_problem(p_class_ids bigint[], p_academic_year_id b
       ) as lunch
     from timetable_config c
   ),
+  subject_rooms as (
+    select sr.subject_id, jsonb_agg(sr.room_id order by sr.room_id) as room_ids
+    from subject_room sr
+    join room r on r.id = sr.room_id and r.is_active
+    group by sr.subject_id
+  ),
   lesson as materialized (
     select
       l.class_id, l.subject_id, l.teacher_id, l.has_active_teacher,
       jsonb_build_object('class', l.class_id, 'subject', l.subject_id, 'teacher', l.teacher_id,
-        'periods_per_week', l.periods_per_week) as object
+        'periods_per_week', l.periods_per_week, 'rooms', coalesce(sr.room_ids, '[]')) as object
     from api.lessons_to_place(p_class_ids, p_academic_year_id, p_replaces_pinned) l
+    left join subject_rooms sr on sr.subject_id = l.subject_id
+  ),
+  planned_class as materialized (
+    select c.id, r.id as home_room_id
+    from class c
+    left join room r on r.id = c.home_room_id and r.is_active
+    where c.id = any (p_class_ids) and c.academic_year_id = p_academic_year_id
+  ),
+  planned_room as materialized (
+    select r.id, r.is_shared
+    from room r
+    where r.is_active and r.id in (
+      select home_room_id from planned_class
+      union
+      select sr.room_id from subject_room sr join lesson l on l.subject_id = sr.subject_id)
+  ),
+  reserved as (
+    select
+      s.reserved_room_id as room_id,
+      jsonb_agg(jsonb_build_array(array_position(f.days, s.day_of_week), s.period)
+        order by s.day_of_week, s.period) as times
+    from planned_room r
+    join timetable_slot s on s.reserved_room_id = r.id
+    join school_day f on s.day_of_week = any (f.days)
+    where s.academic_year_id = p_academic_year_id
+      and (s.is_pinned and not p_replaces_pinned or s.class_id <> all (p_class_ids))
+    group by s.reserved_room_id
   ),
   teaching as materialized (
     select t.id, t.max_periods_per_day, t.max_periods_per_week
@@ -556,10 +589,20 @@ create function api.timetable_problem(p_class_ids bigint[], p_academic_year_id b
     'lunch_periods', f.lunch,
     'classes', (
       select coalesce(
-        jsonb_agg(jsonb_build_object('id', c.id, 'unavailable', coalesce(i.times, '[]')) order by c.id), '[]')
-      from class c
+        jsonb_agg(
+          jsonb_build_object('id', c.id, 'unavailable', coalesce(i.times, '[]'), 'home_room', c.home_room_id)
+          order by c.id),
+        '[]')
+      from planned_class c
       left join pinned i on i.class_id = c.id
-      where c.id = any (p_class_ids) and c.academic_year_id = p_academic_year_id
+    ),
+    'rooms', (
+      select coalesce(
+        jsonb_agg(
+          jsonb_build_object('id', r.id, 'is_shared', r.is_shared, 'busy', coalesce(b.times, '[]')) order by r.id),
+        '[]')
+      from planned_room r
+      left join reserved b on b.room_id = r.id
     ),
     'teachers', (
       select coalesce(
@@ -593,7 +636,8 @@ create function api.timetable_problem(p_class_ids bigint[], p_academic_year_id b
 $$;
 comment on function api.timetable_problem is
   'The input of the timetable generator for some classes of a year: the school day, the lessons to place (untaught: '
-  'those without an active teacher), the limits and availability of their teachers, and their slots in other classes. '
+  'those without an active teacher), the limits and availability of their teachers, and their slots in other classes, '
+  'the home rooms of the classes, the active rooms of the subjects, and the slots of others in these rooms. '
   'Pinned slots of the classes stay and are no part of it, unless they are replaced too. Every list is sorted by id, '
   'so that an unchanged school gives an equal problem.';
 
@@ -723,6 +767,17 @@ begin
           from teacher
           where id in (select teacher_id from class_subject where class_id = any (v_class_ids))
         ),
+        '{}'),
+      'rooms', coalesce(
+        (
+          select json_object_agg(id, name)
+          from room
+          where id in (
+            select sr.room_id
+            from subject_room sr
+            join class_subject cs on cs.subject_id = sr.subject_id
+            where cs.class_id = any (v_class_ids))
+        ),
         '{}')));
 end $$;
 comment on function api.timetable_generate is
@@ -810,10 +865,11 @@ begin
   end if;
   delete from timetable_slot where class_id = any (v_class_ids) and (v_replaces_pinned or not is_pinned);
   get diagnostics v_removed = row_count;
-  insert into timetable_slot (class_id, academic_year_id, subject_id, teacher_id, day_of_week, period)
-    select s.class_id, v_year_id, s.subject_id, s.teacher_id, s.day_of_week, s.period
+  insert into timetable_slot (class_id, academic_year_id, subject_id, teacher_id, day_of_week, period, room_id, room)
+    select s.class_id, v_year_id, s.subject_id, s.teacher_id, s.day_of_week, s.period, s.room_id, r.name
     from jsonb_to_recordset(p -> 'slots')
-      s (class_id bigint, subject_id bigint, teacher_id bigint, day_of_week integer, period integer)
+      s (class_id bigint, subject_id bigint, teacher_id bigint, day_of_week integer, period integer, room_id bigint)
+    left join room r on r.id = s.room_id
     order by s.class_id, s.day_of_week, s.period;
   perform core.notify('timetable.published', jsonb_build_object('class_ids', v_class_ids));
   return (

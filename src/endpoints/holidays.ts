@@ -13,8 +13,8 @@ const fields = {
     .optional()
     .meta({
       description:
-        'Whether the holiday falls on the same day every year from `date` on. 29 February falls on the 28th if the year ' +
-        'has no 29th.',
+        'Whether the holiday falls on the same day every year from `date` on. 29 February falls on the 28th if the ' +
+        'year has no 29th.',
     }),
 };
 

@@ -67,8 +67,9 @@ export const rooms = resource(
       operation: 'rooms_update',
       summary: 'Update a room',
       description:
-        'A new name also replaces the earlier one in classes and slots. 409 `conflict` if another room has this name, ' +
-        '409 `schedule_conflict` if `is_shared` becomes false while several lessons take place in the room at a time.',
+        'A new name also replaces the earlier one in classes and slots. 409 `conflict` if another room has this ' +
+        'name, 409 `schedule_conflict` if `is_shared` becomes false while several lessons take place in the room at ' +
+        'a time.',
       body: RoomChange,
       response: json(Room),
     },
@@ -76,8 +77,8 @@ export const rooms = resource(
       operation: 'rooms_delete',
       summary: 'Delete a room',
       description:
-        '409 `in_use` while a class, a subject or a slot refers to it, also one of a past year. Set `is_active` to false ' +
-        'instead.',
+        '409 `in_use` while a class, a subject or a slot refers to it, also one of a past year. Set `is_active` to ' +
+        'false instead.',
       response: json(Deleted),
     },
   },

@@ -69,8 +69,8 @@ const slotFields = {
   teacher_id: id.nullish().meta({ description: 'An active teacher. Null for a study period.' }),
   room: optionalNameText(50).meta({
     description:
-      'Only if it differs from the room of the class. A text that is the name of a room is that room; other texts have ' +
-      'no conflicts.',
+      'Only if it differs from the room of the class. A text that is the name of a room is that room; other texts ' +
+      'have no conflicts.',
     examples: ['Lab 2'],
   }),
   room_id: id.nullish().meta({
@@ -283,6 +283,7 @@ export const Generated = z
             'teacher_busy',
             'teacher_day_limit',
             'teacher_week_limit',
+            'room_taken',
           ])
           .meta({ description: 'The most frequent reason.' }),
         message: z.string(),
@@ -313,6 +314,8 @@ export const Generated = z
         teacher_name: z.string(),
         day_of_week: dayOfWeek,
         period,
+        room: z.string().nullable().meta({ description: 'Null if it is the room of the class.' }),
+        room_id: id.nullable().meta({ description: 'A room of the subject. Null if it is the room of the class.' }),
       }),
     ),
   })
@@ -366,13 +369,14 @@ export const timetable = resource(
           'the classes, except pinned ones: those that a person made or moved, unless `is_pinned` is false. ' +
           'With `replace_pinned` they replace these too. The status `partial` means that some lessons are unplaced; ' +
           '`unplaced` gives the reasons. Without a body it generates the timetable of all classes of the current year.',
-        'It respects the configuration, the rules of teachers, and their lessons in other classes. A school ' +
-          'generates one timetable at a time; two more requests wait, so a response can take twice its time limit. ' +
-          'Further ones get a 409 `conflict`.',
+        'It respects the configuration, the rules of teachers, and their lessons in other classes. The lessons of a ' +
+          'subject with rooms take place in one of them, others in the home room of the class; only shared rooms ' +
+          'have several lessons at a time. A school generates one timetable at a time; two more requests wait, so ' +
+          'a response can take twice its time limit. Further ones get a 409 `conflict`.',
         '409 `schedule_conflict` if no timetable has room for all lessons. The details list what is over capacity: ' +
-          'the path is `class.26`, `teacher.1`, `day.2` (Tuesday), `period.2.5` or `week`. 409 `conflict` if there ' +
-          'is nothing to place, or if the school was changed in the meantime. After an error the timetable is ' +
-          'unchanged. Requires `timetable.manage` for the whole school.',
+          'the path is `class.26`, `teacher.1`, `room.3`, `day.2` (Tuesday), `period.2.5` or `week`. 409 `conflict` ' +
+          'if there is nothing to place, or if the school was changed in the meantime. After an error the timetable ' +
+          'is unchanged. Requires `timetable.manage` for the whole school.',
       ].join('\n\n'),
       body: GenerateInput,
       response: json(Generated, { handler: generate }),

@@ -51,6 +51,9 @@ function isBetter(a: Totals, b: Totals): boolean {
   return a.teacherGaps < b.teacherGaps;
 }
 
+/** A capacity that is never exceeded. */
+const never = 1_000_000;
+
 /** Temperatures at the start and the end of a phase, in units of the weights. */
 const hot = 1;
 const cold = 0.1;
@@ -62,6 +65,9 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
   const { days, length, classOf, teacherOf, classClosed, teacherAway, teacherBusy, dayLimit } = model;
   const { classAt, teacherAt, classMask, teacherMask, classHard, classGap, teacherHard, teacherGap, above, totals } =
     board;
+  const { roomUse } = board;
+  const { limitsOf } = model;
+  const hasRooms = model.roomLimits.length > 0;
   const allDays = days + 1;
   const slots = allDays * length;
   const classes = model.classIds.length;
@@ -87,6 +93,43 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
   let dTeacher = 0;
   const chain = new Int32Array(classes * 2 + 2);
   let links = 0;
+  /** By limit of rooms and slot: the capacity. The waiting day has no limit. */
+  const roomCapacity = Int32Array.from(
+    model.roomLimits.flatMap(({ capacity }) => [...capacity, ...Array<number>(length).fill(never)]),
+  );
+  /** By limit of rooms: the lessons that the current step adds to the second slot and takes from the first. */
+  const roomShift = new Int32Array(model.roomLimits.length);
+  const shifted: number[] = [];
+
+  const shiftRooms = (kind: number, by: number) => {
+    for (const limit of limitsOf[kind]!) {
+      if (roomShift[limit] === 0) shifted.push(limit);
+      roomShift[limit]! += by;
+    }
+  };
+  const roomExcess = (limit: number, slot: number, more: number) => {
+    const at = limit * slots + slot;
+    const excess = roomUse[at]! + more - roomCapacity[at]!;
+    return excess > 0 ? excess : 0;
+  };
+  /** Adds the changes of the lessons that lack a room when the current chain swaps two slots. */
+  const changeRooms = (one: number, two: number) => {
+    for (let link = 0; link < links; link++) {
+      const base = chain[link]! * slots;
+      const first = classAt[base + one]!;
+      const second = classAt[base + two]!;
+      if (first >= 0) shiftRooms(first, 1);
+      if (second >= 0) shiftRooms(second, -1);
+    }
+    for (const limit of shifted) {
+      const by = roomShift[limit]!;
+      roomShift[limit] = 0;
+      if (by === 0) continue;
+      dHard += roomExcess(limit, two, by) - roomExcess(limit, two, 0);
+      dHard += roomExcess(limit, one, -by) - roomExcess(limit, one, 0);
+    }
+    shifted.length = 0;
+  };
 
   /** Adds the changes when the mask of a class on a day becomes `mask`. */
   const changeClass = (classIndex: number, day: number, mask: number) => {
@@ -160,6 +203,12 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
     }
   };
 
+  const moveRooms = (kind: number, from: number, to: number) => {
+    for (const limit of limitsOf[kind]!) {
+      roomUse[limit * slots + from]!--;
+      roomUse[limit * slots + to]!++;
+    }
+  };
   const flipClass = (classIndex: number, from: number, to: number) => {
     const base = classIndex * slots;
     const a = dayOf[from]!;
@@ -168,6 +217,10 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
     const two = classAt[base + to]!;
     classAt[base + from] = two;
     classAt[base + to] = one;
+    if (hasRooms) {
+      if (one >= 0) moveRooms(one, from, to);
+      if (two >= 0) moveRooms(two, to, from);
+    }
     if (a !== b) {
       if (one >= 0) {
         above[one * allDays + a]!--;
@@ -242,7 +295,7 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
     const begin = work;
     const cooling = Math.log(cold / hot);
     // The most that the other end can gain to offset a loss at the first.
-    const slack = Math.max(hard, mayWait ? waiting : 0) + 2 * teacherGaps;
+    const slack = Math.max(hard, mayWait ? waiting : 0) + 2 * teacherGaps + (hasRooms ? hard : 0);
     let temperature = hot;
     let nextLook = work;
     while (work - begin < budget) {
@@ -336,6 +389,7 @@ export function annealer(model: Model, board: Board, seed: number, isLate: () =>
         }
       }
       work += links;
+      if (hasRooms) changeRooms(one, two);
       if (
         hard * dHard + waiting * dWaiting + spread * dSpread + classGaps * dClass + teacherGaps * dTeacher >
         threshold

@@ -17,6 +17,8 @@ export interface Board {
   teacherGap: Int32Array;
   /** By kind of lesson and day: the number of lessons minus the wished maximum. */
   above: Int32Array;
+  /** By limit of rooms and slot: the lessons that it counts. */
+  roomUse: Int32Array;
   totals: Totals;
 }
 
@@ -50,6 +52,7 @@ export function countBoard(model: Model, classAt: Int32Array): Board {
     teacherHard: new Int32Array(teachers * allDays),
     teacherGap: new Int32Array(teachers * allDays),
     above: new Int32Array(model.count.length * allDays),
+    roomUse: new Int32Array(model.roomLimits.length * slots),
     totals: { hard: 0, waiting: 0, spread: 0, classGaps: 0, teacherGaps: 0 },
   };
   for (let kind = 0; kind < model.count.length; kind++) {
@@ -67,6 +70,7 @@ export function countBoard(model: Model, classAt: Int32Array): Board {
       board.classMask[classIndex * allDays + day]! |= bit;
       board.teacherMask[teacher * allDays + day]! |= bit;
       board.above[kind * allDays + day]!++;
+      for (const limit of model.limitsOf[kind]!) board.roomUse[limit * slots + slot]!++;
     }
   }
   const { totals } = board;
@@ -90,6 +94,10 @@ export function countBoard(model: Model, classAt: Int32Array): Board {
     }
     for (let kind = 0; kind < model.count.length; kind++)
       totals.spread += Math.max(0, board.above[kind * allDays + day]!);
+  }
+  for (const [limit, { capacity }] of model.roomLimits.entries()) {
+    for (let slot = 0; slot < days * length; slot++)
+      totals.hard += Math.max(0, board.roomUse[limit * slots + slot]! - capacity[slot]!);
   }
   for (let classIndex = 0; classIndex < classes; classIndex++)
     totals.waiting += bits(board.classMask[classIndex * allDays + days]!);

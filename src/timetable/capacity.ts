@@ -36,7 +36,7 @@ interface Finding {
   available: number;
   message: string;
 }
-type Report = (finding: Finding, classes?: number[], teachers?: number[]) => void;
+type Report = (finding: Finding, classes?: number[], teachers?: number[], rooms?: number[]) => void;
 
 const sum = (numbers: number[]) => numbers.reduce((total, n) => total + n, 0);
 
@@ -319,6 +319,19 @@ function wholeWeek(
   report({ reason: 'week_teachers', required: model.required, available, message });
 }
 
+/** Reports rooms in which more lessons take place than they have free periods. */
+function eachRoom(model: Model, report: Report): void {
+  for (const [limit, { rooms, capacity }] of model.roomLimits.entries()) {
+    const kinds = [...model.count.keys()].filter((kind) => model.limitsOf[kind]!.includes(limit));
+    const [required, available] = [sum(kinds.map((kind) => model.count[kind]!)), sum([...capacity])];
+    if (required <= available) continue;
+    const classes = [...new Set(kinds.map((kind) => model.classOf[kind]!))];
+    const message = `The lessons in {rooms} need ${required} periods a week, but only ${available} are free.`;
+    const id = model.roomIds[rooms[0]!]!;
+    report({ kind: 'room', id, reason: 'room_periods', required, available, message }, classes, [], rooms);
+  }
+}
+
 /**
  * Proves that no timetable exists, and names the cause. An empty result does not prove that one exists. The checks are
  * necessary conditions: counts, and flows that ignore some rules (Hall's condition, from the minimum cut). Classes and
@@ -327,7 +340,7 @@ function wholeWeek(
 export function overCapacity(model: Model): OverCapacity[] {
   const loads = loadsOf(model);
   const found: OverCapacity[] = [];
-  const report: Report = (finding, classes = [], teachers = []) => {
+  const report: Report = (finding, classes = [], teachers = [], rooms = []) => {
     found.push({
       kind: 'week',
       id: null,
@@ -336,9 +349,11 @@ export function overCapacity(model: Model): OverCapacity[] {
       ...finding,
       classes: classes.map((index) => model.classIds[index]!),
       teachers: teachers.map((index) => model.teacherIds[index]!),
+      rooms: rooms.map((index) => model.roomIds[index]!),
     });
   };
   eachAlone(loads, counts(loads, report), report);
+  eachRoom(model, report);
   if (found.length > 0) return found;
   perDay(loads, report);
   if (found.length > 0) return found;

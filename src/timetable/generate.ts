@@ -15,7 +15,7 @@ const workBesides = 4_000_000;
 
 /**
  * Generates a timetable for a week. Hard rules: no class or teacher is double-booked, no lesson is at lunch or when
- * the class or teacher is unavailable, and teachers' limits per day and week are kept. Soft goals, in this order: a
+ * the class or teacher is unavailable, each lesson has one of its rooms for itself, and teachers' limits per day and week are kept. Soft goals, in this order: a
  * subject at most `ceil(n / days)` times a day per class, no gaps for classes, few gaps for teachers. Stops early
  * when all are met.
  *
@@ -42,11 +42,11 @@ export function generate(
   const budget = Math.min(effort * workPerEffort, workBesides + model.required * workPerLesson);
   const sought: Model = over_capacity.length > 0 ? { ...model, count: withinCapacity(model) } : model;
   const board = search(sought, { seed, budget, isLate });
-  const missing = keepRules(model, board);
-  const unplaced = unplacedLessons(model, board, missing);
+  const { missing, rooms } = keepRules(model, board);
+  const unplaced = unplacedLessons(model, board, missing, rooms);
   return {
     status: unplaced.length === 0 ? 'complete' : 'partial',
-    placed: placedLessons(model, board),
+    placed: placedLessons(model, board, rooms),
     unplaced,
     over_capacity,
     figures: figuresOf(model, board),

@@ -1,4 +1,5 @@
 import type { Id, Problem, Time } from './problem.ts';
+import { type RoomLimit, roomLimits } from './rooms.ts';
 
 /**
  * A problem in numeric form. Classes and teachers are sorted by id, and lessons of the same class, subject and
@@ -29,6 +30,19 @@ export interface Model {
   dayLimit: Int32Array;
   /** By teacher: the week limit minus lessons outside this plan, possibly negative; `noLimit` without a limit. */
   weekLimit: Int32Array;
+  roomIds: Id[];
+  /** By room: whether it has room for any number of lessons. */
+  isShared: boolean[];
+  /** By room and day: mask of lessons outside this plan. */
+  roomBusy: Int32Array;
+  /** By kind of lesson: the rooms in which it can take place; empty if it needs none. */
+  roomsOf: number[][];
+  /** By kind of lesson: whether it takes place in the home room of its class. */
+  isAtHome: boolean[];
+  /** What limits the lessons of a period; empty if no two lessons can want the same room. */
+  roomLimits: RoomLimit[];
+  /** By kind of lesson: the limits that count it. */
+  limitsOf: number[][];
 }
 
 const rank = (id: Id) => (typeof id === 'number' ? 0 : 1);
@@ -57,10 +71,11 @@ export function buildModel(problem: Problem): Model {
     .map((each) => (typeof each === 'object' ? each : { id: each }))
     .sort((a, b) => compareIds(a.id, b.id));
   const teachers = [...problem.teachers].sort((a, b) => compareIds(a.id, b.id));
+  const rooms = [...(problem.rooms ?? [])].sort((a, b) => compareIds(a.id, b.id));
   const numbers = (ids: Id[], what: string) => {
     const map = new Map(ids.map((id, index) => [key(id), index]));
     if (map.size !== ids.length)
-      throw new RangeError(`Two ${what === 'class' ? 'classes' : 'teachers'} have the same id.`);
+      throw new RangeError(`Two ${what === 'class' ? 'classes' : `${what}s`} have the same id.`);
     return (id: Id) => {
       const number = map.get(key(id));
       if (number === undefined) throw new RangeError(`There is no ${what} ${id}.`);
@@ -69,8 +84,12 @@ export function buildModel(problem: Problem): Model {
   };
   const classNumber = numbers(classes.map(({ id }) => id), 'class'); // prettier-ignore
   const teacherNumber = numbers(teachers.map(({ id }) => id), 'teacher'); // prettier-ignore
+  const roomNumber = numbers(rooms.map(({ id }) => id), 'room'); // prettier-ignore
 
-  const merged = new Map<string, { class: number; subject: Id; teacher: number; count: number }>();
+  const merged = new Map<
+    string,
+    { class: number; subject: Id; teacher: number; count: number; rooms: readonly Id[] | undefined }
+  >();
   for (const lesson of problem.lessons) {
     requireInteger(lesson.periods_per_week, 0, 100_000, 'periods_per_week');
     if (lesson.periods_per_week === 0) continue;
@@ -79,6 +98,7 @@ export function buildModel(problem: Problem): Model {
       subject: lesson.subject,
       teacher: teacherNumber(lesson.teacher),
       count: lesson.periods_per_week,
+      rooms: lesson.rooms,
     };
     const name = `${kind.class} ${kind.teacher} ${key(kind.subject)}`;
     const known = merged.get(name);
@@ -112,6 +132,16 @@ export function buildModel(problem: Problem): Model {
     }
     weekLimit[who] = (max_per_week ?? noLimit) - times.length;
   }
+  const isAtHome = kinds.map((kind) => (kind.rooms ?? []).length === 0);
+  const roomsOf = kinds.map((kind, index) => {
+    const home = classes[kind.class]?.home_room ?? null;
+    const ids = isAtHome[index] ? (home === null ? [] : [home]) : (kind.rooms ?? []);
+    return ids.map(roomNumber).sort((a, b) => a - b);
+  });
+  const isShared = rooms.map((room) => room.is_shared ?? false);
+  const roomBusy = masks(rooms.map(({ busy }) => busy));
+  const classOf = Int32Array.from(kinds, (kind) => kind.class);
+  const classClosed = masks(classes.map(({ unavailable }) => unavailable));
   return {
     days,
     length,
@@ -119,15 +149,21 @@ export function buildModel(problem: Problem): Model {
     classIds: classes.map(({ id }) => id),
     teacherIds: teachers.map(({ id }) => id),
     subjects: kinds.map(({ subject }) => subject),
-    classOf: Int32Array.from(kinds, (kind) => kind.class),
+    classOf,
     teacherOf: Int32Array.from(kinds, (kind) => kind.teacher),
     count: Int32Array.from(kinds, (kind) => kind.count),
     required: kinds.reduce((sum, kind) => sum + kind.count, 0),
-    classClosed: masks(classes.map(({ unavailable }) => unavailable)),
+    classClosed,
     teacherAway: masks(teachers.map(({ unavailable }) => unavailable)),
     teacherBusy: masks(teachers.map(({ busy }) => busy)),
     dayLimit,
     weekLimit,
+    roomIds: rooms.map(({ id }) => id),
+    isShared,
+    roomBusy,
+    roomsOf,
+    isAtHome,
+    ...roomLimits({ days, length, classOf, classClosed, roomsOf, isShared, roomBusy }),
   };
 }
 

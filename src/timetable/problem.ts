@@ -17,6 +17,16 @@ export interface Teacher {
 export interface Class {
   id: Id;
   unavailable?: readonly Time[];
+  /** The room of the lessons whose subject has no rooms. */
+  home_room?: Id | null;
+}
+
+export interface Room {
+  id: Id;
+  /** Whether it has room for any number of lessons at a time. */
+  is_shared?: boolean;
+  /** Lessons outside this plan. */
+  busy?: readonly Time[];
 }
 
 export interface Lesson {
@@ -24,6 +34,8 @@ export interface Lesson {
   subject: Id;
   teacher: Id;
   periods_per_week: number;
+  /** The lessons take place in one of these rooms. Without any, in the home room of the class, if it has one. */
+  rooms?: readonly Id[];
 }
 
 export interface Problem {
@@ -35,7 +47,8 @@ export interface Problem {
   lunch_periods: readonly number[];
   classes: readonly (Id | Class)[];
   teachers: readonly Teacher[];
-  /** Entries with the same class, subject and teacher are added up. */
+  rooms?: readonly Room[];
+  /** Entries with the same class, subject and teacher are added up, and have the rooms of the first. */
   lessons: readonly Lesson[];
 }
 
@@ -56,6 +69,8 @@ export interface Placed {
   teacher: Id;
   day: number;
   period: number;
+  /** One of the rooms of the lesson. Missing for the home room, and for lessons without rooms. */
+  room?: Id;
 }
 
 /** Why a lesson has no slot: the most frequent obstacle in the periods of the class. */
@@ -65,7 +80,8 @@ export type UnplacedReason =
   | 'teacher_unavailable' // the teacher is not available when the class is free
   | 'teacher_busy' // the teacher has a lesson outside this plan when the class is free
   | 'teacher_day_limit' // the teacher has reached the day limit on the days on which the class is free
-  | 'teacher_week_limit'; // the teacher has reached the week limit
+  | 'teacher_week_limit' // the teacher has reached the week limit
+  | 'room_taken'; // no room of the lesson is free when the class and the teacher are
 
 export interface Unplaced {
   class: Id;
@@ -83,6 +99,7 @@ export interface Unplaced {
     teacher_busy: number;
     teacher_clash: number;
     teacher_day_limit: number;
+    room_taken: number;
   };
 }
 
@@ -97,12 +114,13 @@ export type CapacityReason =
   | 'day_classes' // the teachers have to teach more lessons on a day than their classes can have
   | 'period_teachers' // the classes that have a lesson in every period have too few teachers in this one
   | 'period_classes' // the teachers who must teach whenever they are available have too few classes in this one
+  | 'room_periods' // more lessons than periods in which their rooms are free
   | 'week_teachers'; // all periods together: fewer lessons fit than there are
 
 /** A proof that no timetable exists, with its cause. */
 export interface OverCapacity {
-  kind: 'class' | 'teacher' | 'day' | 'period' | 'week';
-  /** Of the class or teacher, or the number of the day; null for a period or the week. */
+  kind: 'class' | 'teacher' | 'room' | 'day' | 'period' | 'week';
+  /** Of the class, teacher or first room, or the number of the day; null for a period or the week. */
   id: Id | null;
   reason: CapacityReason;
   /** Periods. */
@@ -113,8 +131,9 @@ export interface OverCapacity {
   /** The classes and teachers that cause it. */
   classes: Id[];
   teachers: Id[];
+  rooms: Id[];
   /**
-   * English, with `{class}`, `{teacher}`, `{classes}`, `{teachers}` and `{day}` where names belong: see `withNames`.
+   * English, with `{class}`, `{teacher}`, `{classes}`, `{teachers}`, `{rooms}` and `{day}` where names belong: see `withNames`.
    */
   message: string;
 }

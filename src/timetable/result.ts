@@ -1,18 +1,23 @@
 import { countBoard } from './board.ts';
 import { bits, type Model } from './model.ts';
 import type { Figures, Placed, Unplaced, UnplacedReason } from './problem.ts';
+import { roomsOfSlots } from './rooms.ts';
 
 /**
  * Removes lessons that break a rule or wait, then places missing lessons where they fit.
- * @returns the number of missing lessons by kind
+ * @returns the number of missing lessons by kind, and the rooms of the others
  */
-export function keepRules(model: Model, classAt: Int32Array): Int32Array {
+export function keepRules(
+  model: Model,
+  classAt: Int32Array,
+): { missing: Int32Array; rooms: ReturnType<typeof roomsOfSlots> } {
   const { days, length, classOf, teacherOf } = model;
   const slots = (days + 1) * length;
   const missing = Int32Array.from(model.count);
   const inWeek = new Int32Array(model.teacherIds.length);
   const onDay = new Int32Array(model.teacherIds.length * days);
   const { teacherAt } = countBoard(model, classAt);
+  const rooms = roomsOfSlots(model);
   const isClosed = (kind: number, day: number, period: number) =>
     ((model.classClosed[classOf[kind]! * days + day]! |
       model.teacherAway[teacherOf[kind]! * days + day]! |
@@ -25,7 +30,12 @@ export function keepRules(model: Model, classAt: Int32Array): Int32Array {
       if (kind < 0) continue;
       const day = Math.floor(slot / length);
       const at = teacherOf[kind]! * days + day;
-      if (day < days && !isClosed(kind, day, slot % length) && onDay[at]! < model.dayLimit[at]!) {
+      if (
+        day < days &&
+        !isClosed(kind, day, slot % length) &&
+        onDay[at]! < model.dayLimit[at]! &&
+        rooms.take(kind, slot)
+      ) {
         onDay[at]!++;
         inWeek[teacherOf[kind]!]!++;
         missing[kind]!--;
@@ -43,7 +53,8 @@ export function keepRules(model: Model, classAt: Int32Array): Int32Array {
       if (
         isClosed(kind, day, slot % length) ||
         onDay[at]! >= model.dayLimit[at]! ||
-        inWeek[teacherOf[kind]!]! >= model.weekLimit[teacherOf[kind]!]!
+        inWeek[teacherOf[kind]!]! >= model.weekLimit[teacherOf[kind]!]! ||
+        !rooms.take(kind, slot)
       )
         continue;
       classAt[classOf[kind]! * slots + slot] = kind;
@@ -53,11 +64,11 @@ export function keepRules(model: Model, classAt: Int32Array): Int32Array {
       missing[kind]!--;
     }
   }
-  return missing;
+  return { missing, rooms };
 }
 
 /** The placed lessons, sorted by class, day and period. */
-export function placedLessons(model: Model, classAt: Int32Array): Placed[] {
+export function placedLessons(model: Model, classAt: Int32Array, rooms: ReturnType<typeof roomsOfSlots>): Placed[] {
   const { days, length } = model;
   const slots = (days + 1) * length;
   const placed: Placed[] = [];
@@ -71,6 +82,7 @@ export function placedLessons(model: Model, classAt: Int32Array): Placed[] {
         teacher: model.teacherIds[model.teacherOf[kind]!]!,
         day: Math.floor(slot / length) + 1,
         period: model.periods[slot % length]!,
+        ...(!model.isAtHome[kind] && { room: model.roomIds[rooms.roomAt(classIndex, slot)]! }),
       });
     }
   }
@@ -84,9 +96,15 @@ const because: Record<UnplacedReason, string> = {
   teacher_busy: '{teacher} has lessons outside this plan in most of the periods in which {class} is free.',
   teacher_day_limit: '{teacher} has reached the day limit on most of the days on which {class} is free.',
   teacher_week_limit: '{teacher} has reached the week limit.',
+  room_taken: 'its rooms are taken in most of the periods in which {class} is free.',
 };
 
-export function unplacedLessons(model: Model, classAt: Int32Array, missing: Int32Array): Unplaced[] {
+export function unplacedLessons(
+  model: Model,
+  classAt: Int32Array,
+  missing: Int32Array,
+  rooms: ReturnType<typeof roomsOfSlots>,
+): Unplaced[] {
   const { days, length } = model;
   const slots = (days + 1) * length;
   const { teacherAt, teacherMask } = countBoard(model, classAt);
@@ -95,7 +113,14 @@ export function unplacedLessons(model: Model, classAt: Int32Array, missing: Int3
     if (missing[kind] === 0) continue;
     const classIndex = model.classOf[kind]!;
     const teacher = model.teacherOf[kind]!;
-    const periods = { class_taken: 0, teacher_unavailable: 0, teacher_busy: 0, teacher_clash: 0, teacher_day_limit: 0 };
+    const periods = {
+      class_taken: 0,
+      teacher_unavailable: 0,
+      teacher_busy: 0,
+      teacher_clash: 0,
+      teacher_day_limit: 0,
+      room_taken: 0,
+    };
     let open = 0;
     for (let slot = 0; slot < days * length; slot++) {
       const day = Math.floor(slot / length);
@@ -108,8 +133,11 @@ export function unplacedLessons(model: Model, classAt: Int32Array, missing: Int3
       else if (teacherAt[teacher * slots + slot]! >= 0) periods.teacher_clash++;
       else if (bits(teacherMask[teacher * (days + 1) + day]!) >= model.dayLimit[teacher * days + day]!)
         periods.teacher_day_limit++;
+      else if (!rooms.isFree(kind, slot)) periods.room_taken++;
     }
-    const whileFree = ['teacher_unavailable', 'teacher_busy', 'teacher_clash', 'teacher_day_limit'] as const;
+    const whileFree = [
+      ...(['teacher_unavailable', 'teacher_busy', 'teacher_clash', 'teacher_day_limit', 'room_taken'] as const),
+    ];
     const most = whileFree.reduce((a, b) => (periods[b] > periods[a] ? b : a));
     let inWeek = 0;
     for (let day = 0; day < days; day++) inWeek += bits(teacherMask[teacher * (days + 1) + day]!);

@@ -18,7 +18,7 @@ export interface GenerationRun {
     untaught: { class: number; subject: number; teacher: number | null; periods_per_week: number }[];
   };
   /** By id. */
-  names: Record<'classes' | 'subjects' | 'teachers', Record<string, string>>;
+  names: Record<'classes' | 'subjects' | 'teachers' | 'rooms', Record<string, string>>;
 }
 
 /** Converts a day of the generator to a day of the week, 1 for Monday. */
@@ -41,6 +41,8 @@ export const slotsOf = (run: GenerationRun, placed: readonly Placed[]) =>
     ...labels(run, lesson.class, lesson.subject, lesson.teacher),
     day_of_week: dayOfWeek(run, lesson.day),
     period: lesson.period,
+    room: lesson.room === undefined ? null : (run.names.rooms[lesson.room] ?? ''),
+    room_id: lesson.room ?? null,
   }));
 
 /** The unplaced lessons with reasons, starting with those without an active teacher. */
@@ -84,23 +86,24 @@ const list = (ids: readonly Id[], names: Record<string, string>) =>
     .join(', ') + (ids.length > maxNames ? ` and ${String(ids.length - maxNames)} more` : '');
 
 /**
- * The capacity problems with names, one per path. The path is `class.<id>`, `teacher.<id>`, `day.<day_of_week>`,
- * `period.<day_of_week>.<period>` or `week`.
+ * The capacity problems with names, one per path. The path is `class.<id>`, `teacher.<id>`, `room.<id>`,
+ * `day.<day_of_week>`, `period.<day_of_week>.<period>` or `week`.
  */
 export function overCapacityOf(run: GenerationRun, over: readonly OverCapacity[]): { path: string; message: string }[] {
   const { names } = run;
-  const lines = over.map(({ kind, id, day, period, classes, teachers, message }) => {
+  const lines = over.map(({ kind, id, day, period, classes, teachers, rooms, message }) => {
     const inWeek = day === null ? null : dayOfWeek(run, day);
     return {
       path: [
         kind,
-        ...(kind === 'class' || kind === 'teacher' ? [id] : [inWeek, period].filter((part) => part !== null)),
+        ...(['class', 'teacher', 'room'].includes(kind) ? [id] : [inWeek, period].filter((part) => part !== null)),
       ].join('.'),
       message: withNames(message, {
         class: names.classes[id ?? ''] ?? '',
         teacher: names.teachers[id ?? ''] ?? '',
         classes: list(classes, names.classes),
         teachers: list(teachers, names.teachers),
+        rooms: list(rooms, names.rooms),
         day: dayNames[(inWeek ?? 0) - 1] ?? '',
       }),
     };

@@ -10,6 +10,10 @@ type Class = OutputOf<typeof ClassSchema>;
 type Room = OutputOf<typeof RoomSchema>;
 type Slot = OutputOf<typeof MovedSlotSchema>;
 type Conflicts = OutputOf<typeof ConflictsSchema>;
+interface Subject {
+  id: number;
+  room_ids: number[];
+}
 
 const { service, school } = await serviceWithSchool();
 
@@ -107,6 +111,24 @@ describe('the room of a class or a slot', () => {
     await add(one, 1, 2);
   });
 
+  test('is copied to the next year with the class, unless it has been deactivated', async () => {
+    const [kept, closed] = [await addRoom(), await addRoom()];
+    const [one, two] = [await addClass({ home_room_id: kept.id }), await addClass({ home_room_id: closed.id })];
+    await school.admin.put(`/api/rooms/${closed.id}`, { is_active: false });
+    const year = { name: unique('Year'), start_date: '2034-01-01', end_date: '2034-12-31' };
+    const to = (await school.admin.post<{ id: number }>('/api/academics/years', year, 201)).data.id;
+    await school.admin.post('/api/classes/copy', {
+      from_academic_year_id: one.academic_year_id,
+      to_academic_year_id: to,
+      class_ids: [one.id, two.id],
+    });
+    const { data } = await school.admin.get<Class[]>(`/api/classes?academic_year_id=${to}&sort=created_at`);
+    expect(data.sort((a, b) => a.id - b.id).map(({ room, home_room_id }) => [room, home_room_id])).toEqual([
+      [kept.name, kept.id],
+      [null, null],
+    ]);
+  });
+
   test('finds its lessons, also those of the class whose home room it is', async () => {
     const room = await addRoom();
     const [one, two] = [await addClass({ home_room_id: room.id }), await addClass()];
@@ -198,6 +220,23 @@ describe('two lessons in one room at one time', () => {
     await add(two, 1, 1, { room_id: hall.id });
   });
 
+  test('of a past year stay when a hall becomes a room for one lesson, and have its new name', async () => {
+    const hall = await addRoom({ is_shared: true });
+    const { grade_id } = await addClass();
+    const year = { name: unique('Past'), start_date: '2020-01-01', end_date: '2020-12-31' };
+    const academic_year_id = (await school.admin.post<{ id: number }>('/api/academics/years', year, 201)).data.id;
+    const past = async () =>
+      (await school.admin.post<Class>('/api/classes', { name: unique('Past'), grade_id, academic_year_id }, 201)).data;
+    const both = [
+      await add(await past(), 1, 1, { room_id: hall.id }),
+      await add(await past(), 1, 1, { room_id: hall.id }),
+    ];
+    await school.admin.put(`/api/rooms/${hall.id}`, { is_shared: false });
+    const name = unique('Former hall');
+    await school.admin.put(`/api/rooms/${hall.id}`, { name });
+    for (const { id } of both) expect((await school.admin.get<Slot>(`${slots}/${id}`)).data.room).toBe(name);
+  });
+
   test('cannot be stored: a constraint of the table refuses them without the trigger, too', async () => {
     const room = await addRoom();
     await add(await addClass({ home_room_id: room.id }), 1, 1);
@@ -213,7 +252,6 @@ describe('two lessons in one room at one time', () => {
 
 test('a subject has rooms, which replace the earlier ones and are active', async () => {
   const [one, two, closed] = [await addRoom(), await addRoom(), await addRoom({ is_active: false })];
-  type Subject = { id: number; room_ids: number[] };
   const create = { name: 'Chemistry', code: unique('CH'), room_ids: [two.id, one.id] };
   const { data } = await school.admin.post<Subject>('/api/subjects', create, 201);
   expect(data.room_ids).toEqual([one.id, two.id]);

@@ -113,6 +113,51 @@ describe('the same timetable', () => {
   });
 });
 
+describe('rooms', () => {
+  const problem = (rooms: Problem['rooms'], lessons: [string, string[]][], home = {}): Problem => ({
+    ...{ days: 1, periods_per_day: 2, lunch_periods: [] },
+    classes: lessons.map(([id]) => ({ id, ...home })),
+    teachers: lessons.map(([id]) => ({ id })),
+    rooms: rooms ?? [],
+    lessons: lessons.map(([id, own]) => ({ class: id, subject: 's', teacher: id, periods_per_week: 1, rooms: own })),
+  });
+
+  test('have one lesson at a time, unless they are shared or the lessons outside the plan leave no period', () => {
+    const two: [string, string[]][] = [['a', ['gym']], ['b', ['gym']]]; // prettier-ignore
+    const placed = (rooms: Problem['rooms']) => timetable(problem(rooms, two), {}).placed;
+    expect(placed([{ id: 'gym' }]).map(({ period, room }) => [period, room])).toEqual(
+      expect.arrayContaining([[1, 'gym'], [2, 'gym']]), // prettier-ignore
+    );
+    expect(placed([{ id: 'gym', is_shared: true, busy: [[1, 1], [1, 2]] }])).toMatchObject([
+      { class: 'a', period: 1, room: 'gym' },
+      { class: 'b', period: 1, room: 'gym' },
+    ]); // prettier-ignore
+    const result = generate(problem([{ id: 'gym', busy: [[1, 1]] }], two), {});
+    expect(result).toMatchObject({ status: 'infeasible', over_capacity: [{ reason: 'room_periods' }] });
+  });
+
+  test('of a subject include a hall, which leaves the room for one lesson to the lessons that need it', () => {
+    const lessons: [string, string[]][] = [['a', ['lab', 'hall']], ['b', ['lab']]]; // prettier-ignore
+    const all = problem([{ id: 'lab' }, { id: 'hall', is_shared: true }], lessons);
+    expect(timetable(all, {}).placed).toMatchObject([
+      { class: 'a', period: 1, room: 'hall' },
+      { class: 'b', period: 1, room: 'lab' },
+    ]);
+  });
+
+  test('of a home are those of lessons without rooms, which are placed when it is free', () => {
+    const shared = problem([{ id: 'R1', busy: [[1, 1]] }], [['a', []]], { home_room: 'R1' });
+    expect(timetable(shared, {}).placed).toEqual([{ class: 'a', subject: 's', teacher: 'a', day: 1, period: 2 }]);
+  });
+
+  test('that overlap are given so that every lesson has one', () => {
+    const lessons: [string, string[]][] = [['a', ['x', 'y']], ['b', ['x']], ['c', ['y', 'z']], ['d', ['x', 'z']]]; // prettier-ignore
+    const all = problem([{ id: 'x' }, { id: 'y' }, { id: 'z', busy: [[1, 2]] }], lessons);
+    const result = timetable(all, {});
+    expect(findDefects(all, result.placed)).toMatchObject({ broken: {}, unplaced: 0 });
+  });
+});
+
 describe('lessons of teachers', () => {
   test('elsewhere block the period, count toward limits, and are not gaps', () => {
     // Two lessons remain for each day, before and after the lesson elsewhere.

@@ -119,6 +119,24 @@ const cases: Record<Exclude<CapacityReason, 'week_teachers'>, { problem: Problem
     ),
     blamed: { kind: 'period', day: 1, period: 1, required: 2, available: 1, classes: ['a'], teachers: ['x', 'y'] },
   },
+  room_periods: {
+    // The union of both sets of rooms has too many lessons, each set alone has not.
+    problem: small(
+      [{ id: 'x' }, { id: 'y' }, { id: 'z' }],
+      [
+        { ...lesson('a', 'x', 5), rooms: ['lab', 'gym'] },
+        { ...lesson('b', 'y', 5), rooms: ['gym'] },
+        { ...lesson('c', 'z', 1), rooms: ['lab'] },
+      ],
+      {
+        rooms: [
+          { id: 'lab', busy: week(2, 4, (day) => day === 1) },
+          { id: 'gym', busy: [[1, 3]] },
+        ],
+      },
+    ),
+    blamed: { kind: 'room', id: 'gym', required: 11, available: 9, classes: ['a', 'b', 'c'], rooms: ['gym', 'lab'] },
+  },
 };
 
 describe('impossible requirements are refused at once, with the reasons', () => {
@@ -204,6 +222,16 @@ describe('lessons beyond the capacity are left out on request', () => {
     const blamed = new Set(['T001', first?.teacher]);
     expect(result.unplaced.filter((one) => !blamed.has(one.teacher) && one.class !== first?.class)).toEqual([]);
     expect(result.unplaced.length).toBeGreaterThan(0);
+  });
+
+  test('and those for which no room is left', () => {
+    const lessons = [lesson('a', 'x', 4), lesson('b', 'y', 4)].map((one) => ({ ...one, rooms: ['gym'] }));
+    const problem = small([{ id: 'x' }, { id: 'y' }], lessons, { rooms: [{ id: 'gym', busy: [[1, 1]] }] });
+    const result = generate(problem, { allow_partial: true });
+    if (result.status === 'infeasible') throw new Error(result.status);
+    expect(findDefects(problem, result.placed)).toMatchObject({ broken: {}, unplaced: 3 });
+    expect(result.over_capacity).toMatchObject([{ kind: 'room', id: 'gym', required: 8, available: 5 }]);
+    expect(new Set(result.unplaced.map(({ reason }) => reason))).toEqual(new Set(['room_taken']));
   });
 
   test('up to all lessons of a teacher, or of the school', () => {
