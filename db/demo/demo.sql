@@ -1,5 +1,5 @@
--- The demo school: 600 students, 40 teachers, 24 classes, 10 subjects, two academic years with their terms. Runs once,
--- in one transaction.
+-- The demo school: 600 students, 40 teachers, 24 classes, 10 subjects, 34 rooms, two academic years with their terms.
+-- Runs once, in one transaction.
 do $demo$
 declare
   v_id bigint;
@@ -167,6 +167,24 @@ begin
       programme_id = (select id from programme where name = 'General')
     from grade g
     where g.id = c.grade_id;
+  -- Each class has a home room. Some subjects have rooms of their own.
+  insert into room (name, capacity, school_unit_id)
+    select c.room, 30, c.school_unit_id
+    from class c
+    join academic_year y on y.id = c.academic_year_id and y.is_current
+    order by c.id;
+  update class c set home_room_id = r.id from room r where r.name = c.room;
+  insert into room (name, capacity, is_shared) values
+    ('Lab 1', 30, false), ('Lab 2', 30, false), ('Lab 3', 30, false), ('Computer room 1', 30, false),
+    ('Computer room 2', 30, false), ('Studio 1', 30, false), ('Studio 2', 30, false), ('Music room 1', 30, false),
+    ('Music room 2', 30, false), ('Sports hall', 120, true);
+  insert into subject_room (subject_id, room_id)
+    select s.id, r.id
+    from (values
+      ('SCI', 'Lab %'), ('COM', 'Computer room %'), ('ART', 'Studio %'), ('MUS', 'Music room %'), ('SPO', 'Sports hall')
+    ) u (code, rooms)
+    join subject s on s.code = u.code
+    join room r on r.name like u.rooms;
   insert into grade_subject (grade_id, subject_id, periods_per_week)
     select
       g.id,
