@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -214,6 +215,54 @@ describe('school sql --write', () => {
          || set_config('app.impersonator_id', '1', false) || set_config('app.api_key', '{"id": 1}', false)`,
     );
     expect((await entries('tenant.sql_commit')).slice(before.length)).toMatchObject([{ actor_email: 'command line' }]);
+  });
+
+  test('gives up when another session keeps a row locked, and changes nothing', async () => {
+    const before = await everything();
+    const client = new pg.Client({ connectionString: service.database.url });
+    await client.connect();
+    try {
+      await client.query(`begin; select from ${school.schema}.student where first_name = 'Odo' for update`);
+      expect(await write("update student set first_name = 'Eve'")).toMatchObject({
+        code: 1,
+        stderr: expect.stringMatching(/line 1: canceling statement due to lock timeout[^]*Nothing was changed\.\n$/),
+      });
+    } finally {
+      await client.end();
+    }
+    expect(await everything()).toEqual(before);
+  });
+
+  test('a long text is in the audit log with its first characters and the SHA-256 of all', async () => {
+    const before = await entries('tenant.sql_commit');
+    const limit = 100_000;
+    const statement = (length: number) => `select '${'x'.repeat(length - "select '';".length)}';`;
+    for (const length of [limit, limit + 1]) await write(statement(length));
+    const [short, long] = (await entries('tenant.sql_commit')).slice(before.length).map(({ changes }) => changes);
+    expect(short?.['statements']?.after).toBe(statement(limit));
+    expect(short?.['sha256']?.after ?? null).toBeNull();
+    expect(long?.['statements']?.after).toBe(statement(limit + 1).slice(0, limit));
+    expect(long?.['sha256']?.after).toBe(
+      createHash('sha256')
+        .update(statement(limit + 1))
+        .digest('hex'),
+    );
+  });
+
+  test.each([
+    ['another role owns the function that runs statements', 'owner to postgres', 'owner to school_sql'],
+    ['the function runs statements as its caller', 'security invoker', 'security definer'],
+  ])('runs nothing if %s', async (_, broken, mended) => {
+    const alter = 'alter function core.sql_execute(text, text)';
+    await service.database.query(`${alter} ${broken}`);
+    try {
+      expect(await write("update student set first_name = 'Eve'")).toMatchObject({
+        code: 1,
+        stderr: expect.stringContaining('The role school_sql must own the function core.sql_execute'),
+      });
+    } finally {
+      await service.database.query(`${alter} ${mended}`);
+    }
   });
 
   test('enters the school again for each statement', async () => {
