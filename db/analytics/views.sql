@@ -68,7 +68,7 @@ comment on column analytics.enrollments.leavers is
 
 create view analytics.attendance_days with (security_invoker = true) as
   select
-    f.tenant_id, c.academic_year_id, f.class_id, c.grade, f.date, f.present, f.late, f.absent,
+    f.tenant_id, c.academic_year_id, f.class_id, c.grade, f.date, f.present, f.late, f.absent, f.excused,
     f.present + f.late + f.absent as marked,
     round((f.present + f.late)::numeric / nullif(f.present + f.late + f.absent, 0), 4) as attendance_rate
   from mart.attendance_day f
@@ -78,12 +78,13 @@ comment on view analytics.attendance_days is
   e'@primaryKey tenant_id,class_id,date\n'
   'Attendance by class and day. To aggregate the rate, divide the sum of present + late by the sum of marked.';
 comment on column analytics.attendance_days.marked is 'The number of marks: present, late and absent.';
+comment on column analytics.attendance_days.excused is 'The absences that are excused. absent counts them too.';
 comment on column analytics.attendance_days.attendance_rate is
-  'The share of marks that are present or late, from 0 to 1.';
+  'The share of marks that are present or late, from 0 to 1. Excused absences are absences.';
 
 create view analytics.attendance_months with (security_invoker = true) as
   select
-    f.tenant_id, c.academic_year_id, f.class_id, c.grade, f.month, f.days, f.present, f.late, f.absent,
+    f.tenant_id, c.academic_year_id, f.class_id, c.grade, f.month, f.days, f.present, f.late, f.absent, f.excused,
     f.present + f.late + f.absent as marked,
     round((f.present + f.late)::numeric / nullif(f.present + f.late + f.absent, 0), 4) as attendance_rate
   from mart.attendance_month f
@@ -95,8 +96,9 @@ comment on view analytics.attendance_months is
 comment on column analytics.attendance_months.month is 'The first day of the month.';
 comment on column analytics.attendance_months.days is 'The number of days on which attendance of the class was marked.';
 comment on column analytics.attendance_months.marked is 'The number of marks: present, late and absent.';
+comment on column analytics.attendance_months.excused is 'The absences that are excused. absent counts them too.';
 comment on column analytics.attendance_months.attendance_rate is
-  'The share of marks that are present or late, from 0 to 1.';
+  'The share of marks that are present or late, from 0 to 1. Excused absences are absences.';
 
 create view analytics.fee_months with (security_invoker = true) as
   select

@@ -26,6 +26,8 @@ create function api.attendance_corrections() returns table (attendance_id bigint
   select x.attendance_id,
     json_agg(json_build_object(
       'status', x.status,
+      'is_excused', x.is_excused,
+      'note', x.note,
       'class_id', x.class_id,
       'marked_by_name', x.marked_by_name,
       'marked_at', x.marked_at,
@@ -36,8 +38,8 @@ create function api.attendance_corrections() returns table (attendance_id bigint
   group by x.attendance_id;
 $$;
 comment on function api.attendance_corrections is
-  'The previous values of each corrected mark, oldest first: [{status, class_id, marked_by_name, marked_at, '
-  'corrected_by_name, corrected_at}]. No row for a mark that was never corrected.';
+  'The previous values of each corrected mark, oldest first: [{status, is_excused, note, class_id, marked_by_name, '
+  'marked_at, corrected_by_name, corrected_at}]. No row for a mark that was never corrected.';
 
 -- The marks of a class. The key is the student, because a student has at most one mark a day. For a single day,
 -- attendance_class replaces the source by api.attendance_sheet. Every mark has a student and a class; the left joins
@@ -48,13 +50,17 @@ select core.define_record('attendance', p_table => 'attendance', p_key => 'm.stu
   p_columns => $$
     m.id, m.student_id, core.full_name(s.first_name, s.last_name) as student_name, s.first_name, s.last_name,
     s.roll_number, s.admission_number,
-    m.class_id, api.class_name(c.name, c.section) as class_name, m.date, m.status, m.marked_by, m.marked_by_name,
-    m.marked_at,
+    m.class_id, api.class_name(c.name, c.section) as class_name, m.date, m.status,
+    coalesce(m.is_excused, false) as is_excused, m.note,
+    (select json_build_object('id', x.id, 'from_date', x.from_date, 'to_date', x.to_date, 'reason', x.reason)
+      from student_absence x
+      where x.student_id = m.student_id and m.date between x.from_date and x.to_date) as announced_absence,
+    m.marked_by, m.marked_by_name, m.marked_at,
     coalesce((select x.corrections from api.attendance_corrections() x where x.attendance_id = m.id),
       '[]') as corrections
   $$,
   p_search => $$concat_ws(' ', s.search_name, public.search_form(s.roll_number))$$,
-  p_equals => '{class_id,date,status}',
+  p_equals => '{class_id,date,status,is_excused}',
   p_default_sort => 'date');
 select core.define_filter('attendance', 'from_date', 'm.date >= :value::date');
 select core.define_filter('attendance', 'to_date', 'm.date <= :value::date');
@@ -212,13 +218,13 @@ begin
       from jsonb_to_record((select core.parameters())) r (
         class_id bigint, date date, marked_by_name text, marked_at timestamptz)
     ), input as materialized (
-      select g.n, g.student_id, g.status,
+      select g.n, g.student_id, g.status, g.is_excused, g.note,
         g.student_id in (
           select e.student_id
           from enrollment e
           where e.class_id = (select class_id from request)
             and (e.ends_on is null
-              -- Nobody marks a student from the day on which the student left, or one who was deleted.
+              -- From the day on which a student left, and after a deletion, the student cannot be marked.
               or ((core.covers(e.starts_on, e.ends_on, (select core.today()))
                   or (select date from request) between e.starts_on and e.ends_on)
                 and not exists (
@@ -234,11 +240,17 @@ begin
             and s.id = a.student_id and (s.left_on is not null or s.deleted_at is not null)
             and (s.deleted_at is null or a.status = g.status)) as belongs_to_class
       from rows from (
-        jsonb_to_recordset((select core.parameters() -> 'records')) as (student_id bigint, status text)
-      ) with ordinality g (student_id, status, n)
+        jsonb_to_recordset((select core.parameters() -> 'records')) as (
+          student_id bigint, status text, is_excused boolean, note text)
+      ) with ordinality g (student_id, status, is_excused, note, n)
     ), written as (
-      insert into attendance as a (student_id, class_id, date, status, marked_by, marked_by_name, marked_at)
-        select g.student_id, r.class_id, r.date, g.status, core.user_id(), r.marked_by_name, r.marked_at
+      insert into attendance as a (
+          student_id, class_id, date, status, is_excused, note, marked_by, marked_by_name, marked_at)
+        select g.student_id, r.class_id, r.date, g.status,
+          coalesce(g.is_excused, g.status = 'absent' and exists (
+            select from student_absence x
+            where x.student_id = g.student_id and r.date between x.from_date and x.to_date)),
+          nullif(g.note, ''), core.user_id(), r.marked_by_name, r.marked_at
         from input g cross join request r
         where g.belongs_to_class
         -- Concurrent requests lock the rows in the same order, so that they cannot deadlock.
@@ -246,18 +258,30 @@ begin
         on conflict (student_id, date) do update
           set status = excluded.status,
             class_id = excluded.class_id,
+            -- What the request does not say stays as it is, unless the status changes.
+            (is_excused, note) = (
+              select
+                case when g.is_excused is null and g.status = a.status then a.is_excused else excluded.is_excused end,
+                case when g.note is null and g.status = a.status then a.note else excluded.note end
+              from input g
+              where g.student_id = excluded.student_id),
             marked_by = excluded.marked_by,
             marked_by_name = excluded.marked_by_name,
             -- A request that waited for another one must not look older than the mark that it corrects.
             marked_at = greatest(excluded.marked_at, a.marked_at)
-          where (a.status, a.class_id) is distinct from (excluded.status, excluded.class_id)
+          where ((a.status, a.class_id) is distinct from (excluded.status, excluded.class_id)
+              or exists (
+                select from input g
+                where g.student_id = excluded.student_id
+                  and (g.is_excused <> a.is_excused
+                    or (g.note is not null and nullif(g.note, '') is distinct from a.note))))
             -- This class may overwrite the mark of another class if the student was enrolled in this one on that day,
             -- or was not enrolled in the other one.
             and (a.class_id = excluded.class_id
               or api.was_in_class(a.student_id, excluded.class_id, a.date)
               or not api.was_in_class(a.student_id, a.class_id, a.date))
         -- xmax is 0 for an inserted row, because it has no previous version.
-        returning a.id, a.student_id, a.status, a.xmax::text <> '0' as is_correction
+        returning a.id, a.student_id, a.status, a.is_excused, a.xmax::text <> '0' as is_correction
     )
     select json_build_object(
       'answer', json_build_object(
@@ -281,17 +305,18 @@ begin
         from (select n, student_id from input where not belongs_to_class order by n limit 10) refused
         left join student s on s.id = refused.student_id
           and exists (select from enrollment e where e.student_id = s.id and e.class_id = r.class_id)),
-      'absences', (select json_agg(written) from written where status <> 'present'))
+      'absences', (select json_agg(written) from written where status <> 'present' and not is_excused))
     from input g cross join request r
     group by r.class_id, r.date
   $statement$, jsonb_build_object('class_id', p_class_id, 'date', p_date, 'records', p_records,
     'marked_by_name', p_marked_by_name, 'marked_at', p_marked_at));
 end $$;
 comment on function api.attendance_write is
-  'Writes the records [{student_id, status}] of a class and a day, except those of students who are not in the class '
-  'and those that the class may not overwrite. {answer: that of attendance_mark; not_enrolled: error details for the '
-  'first ten records whose student is not in the class, neither now nor on the day, has left or was deleted, or null; '
-  'absences: the new or changed marks that say absent or late, [{id, student_id, status}], or null}.';
+  'Writes the records [{student_id, status, is_excused, note}] of a class and a day, except those of students who '
+  'are not in the class and those that the class may not overwrite. {answer: that of attendance_mark; not_enrolled: '
+  'error details for the first ten records whose student is not in the class, neither now nor on the day, has left or '
+  'was deleted, or null; absences: the new or changed marks that say absent or late and are not excused, [{id, '
+  'student_id, status}], or null}.';
 
 create function api.attendance_mark(p jsonb) returns json language plpgsql as $$
 declare
@@ -348,8 +373,10 @@ begin
   return v_written -> 'answer';
 end $$;
 comment on function api.attendance_mark is
-  'Marks students of a class, all or none: {class_id, date, records: [{student_id, status}]}. Repeating a request '
-  'changes nothing. Notifies absent and late students and their parents if the day is within the last week. '
+  'Marks students of a class, all or none: {class_id, date, records: [{student_id, status, is_excused, note}]}. '
+  'Repeating a request changes nothing. Without is_excused, a mark keeps it while its status stays, and a new mark '
+  'that says absent is excused on the days of an announced absence. Notifies absent and late students and their '
+  'parents if the mark is not excused and its day is within the last week. '
   'If a student is enrolled in two classes on that day, because they changed class, the mark that was sent last '
   'counts. For earlier days, the current class of a student may mark them if their class of that day has not. '
   'Raises validation_error for a day in the future or outside the academic year of the class, invalid_reference for '
@@ -378,7 +405,7 @@ create function api.attendance_recipients(p jsonb) returns jsonb language sql as
       select id, status
       from attendance
       where id = any (array(select jsonb_array_elements_text(p -> 'attendance_ids')::bigint))
-        and status = p ->> 'status'
+        and status = p ->> 'status' and not is_excused
       order by id
       on conflict (attendance_id) do update set status = excluded.status where m.status <> excluded.status
       returning attendance_id
@@ -393,8 +420,8 @@ create function api.attendance_recipients(p jsonb) returns jsonb language sql as
 $$;
 comment on function api.attendance_recipients is
   'The recipients of attendance.absent and attendance.late, {attendance_ids, status, class_id, date}: the students and '
-  'their parents. Without marks that have another status now, and without those whose status they were told last '
-  '(announced_mark).';
+  'their parents. Without marks that are excused or have another status now, and without those whose status was '
+  'announced last (announced_mark).';
 
 create function api.attendance_my_classes(p jsonb) returns json language sql stable as $$
   select core.record_page('attendance_class', p || case
@@ -411,11 +438,12 @@ comment on function api.attendance_my_classes is
 
 create function api.attendance_sheet(p_class_id bigint, p_date date)
   returns table (
-    id bigint, student_id bigint, class_id bigint, date date, status text,
+    id bigint, student_id bigint, class_id bigint, date date, status text, is_excused boolean, note text,
     marked_by bigint, marked_by_name text, marked_at timestamptz
   )
   language sql stable as $$
-  select a.id, r.student_id, p_class_id, p_date, a.status, a.marked_by, a.marked_by_name, a.marked_at
+  select
+    a.id, r.student_id, p_class_id, p_date, a.status, a.is_excused, a.note, a.marked_by, a.marked_by_name, a.marked_at
   from (
     select student_id from core.attending(p_class_id, p_date)
     union
@@ -477,7 +505,7 @@ begin
   v_scope := core.widen_scope(api.reaches_whole_class(v_class_id));
   v_days := api.requested_days(p, v_first_of_month, (v_first_of_month + interval '1 month - 1 day')::date);
   with mark as materialized (
-    select a.student_id, a.date, a.status
+    select a.student_id, a.date, a.status, a.is_excused
     from attendance a
     where a.class_id = v_class_id and a.date between v_days.first_day and v_days.last_day
   ), student_marks as (
@@ -486,7 +514,8 @@ begin
       count(*) filter (where status = 'present') as present,
       count(*) filter (where status = 'absent') as absent,
       count(*) filter (where status = 'late') as late,
-      json_agg(json_build_object('date', date, 'status', status) order by date) as marks
+      count(*) filter (where status = 'absent' and is_excused) as excused,
+      json_agg(json_build_object('date', date, 'status', status, 'is_excused', is_excused) order by date) as marks
     from mark
     group by student_id
   ), roll as (
@@ -510,18 +539,23 @@ begin
           'present', coalesce(sum(present), 0),
           'absent', coalesce(sum(absent), 0),
           'late', coalesce(sum(late), 0),
+          'excused', coalesce(sum(excused), 0),
           'total', coalesce(sum(total), 0),
-          'attendance_rate', api.attendance_rate(sum(present), sum(late), sum(total)))
+          'attendance_rate', api.attendance_rate(sum(present), sum(late), sum(total)),
+          'attendance_rate_without_excused',
+            api.attendance_rate(sum(present), sum(late), sum(total) - sum(excused)))
         from student_marks),
       'days', (
         select coalesce(json_agg(json_build_object(
-            'date', date, 'present', present, 'absent', absent, 'late', late, 'total', total) order by date), '[]')
+            'date', date, 'present', present, 'absent', absent, 'late', late, 'excused', excused, 'total', total)
+          order by date), '[]')
         from (
           select date,
             count(*) as total,
             count(*) filter (where status = 'present') as present,
             count(*) filter (where status = 'absent') as absent,
-            count(*) filter (where status = 'late') as late
+            count(*) filter (where status = 'late') as late,
+            count(*) filter (where status = 'absent' and is_excused) as excused
           from mark
           group by date
         ) d),
@@ -536,8 +570,10 @@ begin
             'present', coalesce(m.present, 0),
             'absent', coalesce(m.absent, 0),
             'late', coalesce(m.late, 0),
+            'excused', coalesce(m.excused, 0),
             'total', coalesce(m.total, 0),
             'attendance_rate', api.attendance_rate(m.present, m.late, m.total),
+            'attendance_rate_without_excused', api.attendance_rate(m.present, m.late, m.total - m.excused),
             'marks', coalesce(m.marks, '[]'))
           order by platform.search_normal(s.last_name), platform.search_normal(s.first_name), s.id), '[]')
         from roll r
@@ -580,16 +616,23 @@ begin
         'present', count(a.id) filter (where a.status = 'present'),
         'absent', count(a.id) filter (where a.status = 'absent'),
         'late', count(a.id) filter (where a.status = 'late'),
+        'excused', count(a.id) filter (where a.status = 'absent' and a.is_excused),
         'total', count(a.id),
         'attendance_rate', api.attendance_rate(
           count(a.id) filter (where a.status = 'present'),
           count(a.id) filter (where a.status = 'late'),
-          count(a.id))) as summary,
+          count(a.id)),
+        'attendance_rate_without_excused', api.attendance_rate(
+          count(a.id) filter (where a.status = 'present'),
+          count(a.id) filter (where a.status = 'late'),
+          count(a.id) filter (where a.status <> 'absent' or not a.is_excused))) as summary,
       core.json_page(
         coalesce(json_agg(json_build_object(
             'id', a.id,
             'date', a.date,
             'status', a.status,
+            'is_excused', a.is_excused,
+            'note', a.note,
             'class_id', a.class_id,
             'class_name', api.class_name(c.name, c.section),
             'marked_by_name', a.marked_by_name,
@@ -661,13 +704,13 @@ begin
   end if;
   return core.json_page((
     with total as (
-      select date, sum(present) as present, sum(absent) as absent, sum(late) as late
+      select date, sum(present) as present, sum(absent) as absent, sum(late) as late, sum(excused) as excused
       from (
-        select date, present, absent, late
+        select date, present, absent, late, excused
         from attendance_day
         where v_reads_all and date between v_first and v_last
         union all
-        select date, present, absent, late
+        select date, present, absent, late, excused
         from attendance_day
         where class_id = any (v_class_ids) and date between v_first and v_last
       ) d
@@ -681,10 +724,12 @@ begin
         'is_working_day', extract(isodow from d.date)::integer = any (c.working_days),
         'holiday', h.holiday,
         'status', a.status,
+        'is_excused', a.is_excused,
         'counts', case when v_reads_all or v_teacher_id is not null then json_build_object(
           'present', coalesce(t.present, 0),
           'absent', coalesce(t.absent, 0),
-          'late', coalesce(t.late, 0)) end)
+          'late', coalesce(t.late, 0),
+          'excused', coalesce(t.excused, 0)) end)
       order by d.date)
     from timetable_config c
     cross join (select generate_series(v_first::timestamp, v_last, '1 day')::date as date) d

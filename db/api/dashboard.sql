@@ -79,14 +79,16 @@ create function api.dashboard(p_is_whole_school boolean) returns table (answer j
           select json_build_object(
             'present', count(*) filter (where a.status in ('present', 'late')),
             'absent', count(*) filter (where a.status = 'absent'),
-            'late', count(*) filter (where a.status = 'late'))
+            'late', count(*) filter (where a.status = 'late'),
+            'excused', count(*) filter (where a.status = 'absent' and a.is_excused))
           from attendance a
           where a.date = today and a.student_id = request.student_id)
         else (
           select json_build_object(
             'present', coalesce(sum(present + late), 0),
             'absent', coalesce(sum(absent), 0),
-            'late', coalesce(sum(late), 0))
+            'late', coalesce(sum(late), 0),
+            'excused', coalesce(sum(excused), 0))
           from attendance_day
           where date = today and (p_is_whole_school or class_id = any ((select scope_class_ids())::bigint[])))
       end,

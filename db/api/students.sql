@@ -285,13 +285,15 @@ begin
       'present', count(*) filter (where status <> 'absent'),
       'absent', count(*) filter (where status = 'absent'),
       'late', count(*) filter (where status = 'late'),
+      'excused', count(*) filter (where status = 'absent' and is_excused),
       'rate', api.attendance_rate(
         count(*) filter (where status = 'present'), count(*) filter (where status = 'late'), count(*)),
       'last', coalesce(
-        json_agg(json_build_object('date', date, 'status', status) order by date desc) filter (where position <= 10),
+        json_agg(json_build_object('date', date, 'status', status, 'is_excused', is_excused) order by date desc)
+          filter (where position <= 10),
         '[]'))
     from (
-      select a.date, a.status, row_number() over (order by a.date desc) as position
+      select a.date, a.status, a.is_excused, row_number() over (order by a.date desc) as position
       from academic_year y
       join attendance a on a.student_id = p_student_id and a.date between y.start_date and y.end_date
       where y.is_current

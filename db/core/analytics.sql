@@ -57,7 +57,7 @@ insert into core.analytics_part (refresh_order, name, target, watched, retention
     group by stay.class_id, stay.gender, month.first
   $$),
   (2, 'attendance_days', 'attendance_day', '{attendance_day}', null, $$
-    select class_id, date, present, late, absent from attendance_day where present + late + absent > 0
+    select class_id, date, present, late, absent, excused from attendance_day where present + late + absent > 0
   $$),
   (3, 'attendance_months', 'attendance_month', '{attendance_day}', null, $$
     select
@@ -66,7 +66,8 @@ insert into core.analytics_part (refresh_order, name, target, watched, retention
       count(*)::integer as days,
       sum(present)::integer as present,
       sum(late)::integer as late,
-      sum(absent)::integer as absent
+      sum(absent)::integer as absent,
+      sum(excused)::integer as excused
     from attendance_day
     where present + late + absent > 0
     group by 1, 2

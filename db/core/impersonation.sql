@@ -16,10 +16,9 @@ insert into core.impersonation_change (table_name, verbs, columns)
   select table_name, '{insert,update,delete}', null
   from unnest('{
     academic_year,term,holiday,grade,school_unit,programme,medium,religion,subject_context,document_type,subject,
-    grade_subject,class,class_subject,teaching_assignment,enrollment,student_document,student_external_id,file,
-    teacher_external_id,teacher_leave,teacher_availability,room,subject_room,timetable_config,timetable_slot,
-    timetable_generation,
-    attendance,attendance_correction,attendance_total,attendance_day,
+    grade_subject,class,class_subject,teaching_assignment,enrollment,student_document,student_external_id,
+    student_absence,file,teacher_external_id,teacher_leave,teacher_availability,room,subject_room,timetable_config,
+    timetable_slot,timetable_generation,attendance,attendance_correction,attendance_total,attendance_day,
     fee_structure,fee_structure_class,fee_component,student_fee,student_fee_item,student_fee_discount,invoice,
     invoice_item,invoice_reminder,payment,bus,driver,transport_staff,route,stop,transport_enrollment,
     bus_assignment,route_exception,transport_fee_plan,notification,notification_delivery,counter,idempotency_key,

@@ -233,13 +233,15 @@ create function core.invariant_attendance_totals() returns setof jsonb language 
       date,
       count(*) filter (where status = 'present')::integer as present,
       count(*) filter (where status = 'absent')::integer as absent,
-      count(*) filter (where status = 'late')::integer as late
+      count(*) filter (where status = 'late')::integer as late,
+      count(*) filter (where status = 'absent' and is_excused)::integer as excused
     from attendance
     group by class_id, date
   ) a
-  full join (select class_id, date, present, absent, late from attendance_day where present + absent + late > 0) d
-    using (class_id, date)
-  where (a.present, a.absent, a.late) is distinct from (d.present, d.absent, d.late)
+  full join (
+    select class_id, date, present, absent, late, excused from attendance_day where present + absent + late > 0
+  ) d using (class_id, date)
+  where (a.present, a.absent, a.late, a.excused) is distinct from (d.present, d.absent, d.late, d.excused)
 $$;
 comment on function core.invariant_attendance_totals is
   'The stored totals of marks, for each class and for each day, equal the marks.';

@@ -250,6 +250,18 @@ begin
   -- Three students who were marked absent turned out to be late.
   update attendance set status = 'late', marked_at = least(now(), marked_at + interval '25 minutes')
     where id in (select id from attendance where status = 'absent' order by date desc, id limit 3);
+  -- A third of the absences is excused. One is announced in the class of the demo teacher, from today on.
+  update attendance set is_excused = true, note = 'Ill, the parents called'
+    where status = 'absent' and id % 3 = 0;
+  insert into student_absence (student_id, from_date, to_date, reason, announced_by, announced_by_name)
+    select
+      s.id, today.date, today.date + 2, 'Wedding in the family', v_admin_id, core.full_name(u.first_name, u.last_name)
+    from (select (now() at time zone 'Europe/London')::date as date) today
+    join user_account u on u.id = v_admin_id
+    join class c on c.class_teacher_id in (select id from teacher where user_id is not null)
+    join student s on s.class_id = c.id and s.user_id is null
+    order by s.id
+    limit 1;
   insert into teacher_leave (teacher_id, leave_type, start_date, end_date, reason, status, decided_at)
     select
       id, 'annual', (now() + interval '20 days')::date, (now() + interval '24 days')::date, 'Family visit',

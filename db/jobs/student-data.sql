@@ -279,6 +279,11 @@ begin
         $sql$),
       ('student_document', 'delete from student_document where student_id = $1'),
       ('student_external_id', 'delete from student_external_id where student_id = $1'),
+      ('student_absence', 'delete from student_absence where student_id = $1'),
+      ('attendance', 'update attendance set note = null where student_id = $1 and note is not null'),
+      ('attendance_correction', $sql$
+        update attendance_correction set note = null where student_id = $1 and note is not null
+      $sql$),
       ('student_fee', $sql$
         update student_fee set waive_reason = null
           where student_id = $1 and waive_reason is not null

@@ -13,6 +13,16 @@ create function core.failed_migration(p_tenant_id bigint) returns json language 
 $$;
 comment on function core.failed_migration is 'What failed in a school during a migration, without personal data.';
 
+create function core.marks_without_notes(p_marks json) returns json language sql immutable as $$
+  select coalesce(json_agg(to_jsonb(m) - 'announced_absence' - 'note' || jsonb_build_object('corrections', (
+      select coalesce(jsonb_agg(c - 'note' order by position), '[]')
+      from jsonb_array_elements(to_jsonb(m) -> 'corrections') with ordinality x (c, position)))
+    order by n), '[]')
+  from json_array_elements(p_marks) with ordinality y (m, n)
+$$;
+comment on function core.marks_without_notes is
+  'The marks of a class and a day without notes and announced absences, which other systems should not get.';
+
 create function core.webhook_data(p_type text, p_key jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p_key ->> 'id')::bigint;
@@ -40,7 +50,7 @@ begin
       when 'attendance' then json_build_object(
         'class_id', p_key -> 'class_id',
         'date', p_key -> 'date',
-        'marks', api.attendance_class(p_key || '{"pageSize": 1000}') -> 'data')
+        'marks', core.marks_without_notes(api.attendance_class(p_key || '{"pageSize": 1000}') -> 'data'))
       when 'timetable' then json_build_object(
         'class_id', p_key -> 'class_id',
         'slots', core.record_page('timetable_slot', p_key || '{"pageSize": 1000}', p_with_total => false) -> 'data')

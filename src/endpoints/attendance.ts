@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { json, page, resource } from '../http/endpoint.ts';
 import { choice } from '../http/coercion.ts';
-import { date, dateOf, dateRange, id, pathId, timestamp, uniqueBy } from '../http/schemas.ts';
+import { date, dateOf, dateRange, flag, id, pathId, timestamp, uniqueBy } from '../http/schemas.ts';
 import { attendanceRate } from './parts/attendance-rate.ts';
 import { dayHoliday, dayOfWeek } from './parts/school-day.ts';
 
@@ -9,6 +9,23 @@ const status = choice(['present', 'absent', 'late'], {
   synonyms: { present: ['p'], absent: ['a'], late: ['l', 'tardy'] },
 }).meta({ examples: ['present'] });
 const counts = { present: z.int().meta({ description: 'Students who were on time.' }), absent: z.int(), late: z.int() };
+const excused = z.int().meta({ description: 'The absences that are excused. `absent` counts them too.' });
+const isExcused = z
+  .boolean()
+  .meta({ description: 'Whether the school accepts the reason of the absence or lateness.' });
+const note = z
+  .string()
+  .nullable()
+  .meta({ examples: ['Fever, the mother called'] });
+/** The two rates of a summary. */
+const rates = {
+  attendance_rate: attendanceRate,
+  attendance_rate_without_excused: attendanceRate.meta({
+    description:
+      'Percentage of marks that are present or late among those that are not excused absences, with up to 2 ' +
+      'decimals; null without such marks.',
+  }),
+};
 const range = { from_date: date.optional(), to_date: date.optional() };
 /** Longest range of days of a request: a leap year. */
 const maxDays = 366;
@@ -18,7 +35,34 @@ const AttendanceInput = z
     class_id: id,
     date: dateOf('school'),
     records: z
-      .array(z.strictObject({ student_id: id, status }))
+      .array(
+        z
+          .strictObject({
+            student_id: id,
+            status,
+            is_excused: z
+              .boolean()
+              .optional()
+              .meta({
+                description:
+                  'Whether the absence or lateness is excused. Without it, a mark keeps it while its status stays, ' +
+                  'and a new mark that says absent is excused on the days of an announced absence.',
+              }),
+            note: z
+              .string()
+              .trim()
+              .max(500)
+              .optional()
+              .meta({
+                description: 'An empty text removes it. Without it, a mark keeps it while its status stays.',
+                examples: ['Fever, the mother called'],
+              }),
+          })
+          .refine((mark) => !(mark.is_excused && mark.status === 'present'), {
+            path: ['is_excused'],
+            message: 'A student who is present needs no excuse.',
+          }),
+      )
       .min(1)
       .max(500)
       .superRefine(uniqueBy('student_id')),
@@ -41,6 +85,8 @@ const corrections = z
     z
       .object({
         status,
+        is_excused: isExcused,
+        note,
         class_id: id,
         marked_by_name: z.string().nullable(),
         marked_at: timestamp,
@@ -64,6 +110,12 @@ export const AttendanceMark = z
     class_name: z.string(),
     date,
     status: status.nullable(),
+    is_excused: isExcused,
+    note,
+    announced_absence: z
+      .object({ id, from_date: date, to_date: date, reason: z.string().meta({ examples: ['Operation'] }) })
+      .nullable()
+      .meta({ id: 'AnnouncedAbsence', description: 'The announced absence that has this day.' }),
     marked_by: id.nullable().meta({ description: 'The user who made the current mark.' }),
     marked_by_name: z.string().nullable(),
     marked_at: timestamp.nullable(),
@@ -86,14 +138,14 @@ const MarkableClass = z
   })
   .meta({ id: 'MarkableClass' });
 
-const summary = z
-  .object({ ...counts, total: z.int(), attendance_rate: attendanceRate })
-  .meta({ id: 'AttendanceSummary' });
+const summary = z.object({ ...counts, excused, total: z.int(), ...rates }).meta({ id: 'AttendanceSummary' });
 
 const StudentMark = z.object({
   id,
   date,
   status,
+  is_excused: isExcused,
+  note,
   class_id: id.meta({ description: 'The class in which the student was marked.' }),
   class_name: z.string(),
   marked_by_name: z.string().nullable(),
@@ -120,7 +172,7 @@ export const ClassRegister = z
     to_date: date,
     summary,
     days: z
-      .array(z.object({ date, ...counts, total: z.int() }))
+      .array(z.object({ date, ...counts, excused, total: z.int() }))
       .meta({ description: 'Only days with marks, sorted by date.' }),
     students: z
       .array(
@@ -132,9 +184,10 @@ export const ClassRegister = z
           roll_number: z.string().nullable(),
           admission_number: z.string(),
           ...counts,
+          excused,
           total: z.int(),
-          attendance_rate: attendanceRate,
-          marks: z.array(z.object({ date, status })).meta({ description: 'Sorted by date.' }),
+          ...rates,
+          marks: z.array(z.object({ date, status, is_excused: isExcused })).meta({ description: 'Sorted by date.' }),
         }),
       )
       .meta({ description: 'Students who were enrolled or marked in the class on one of these days, sorted by name.' }),
@@ -150,8 +203,9 @@ export const CalendarDay = z
     status: status
       .nullable()
       .meta({ description: 'The mark of `student_id`, by default your own. Null if you are not a student.' }),
+    is_excused: isExcused.nullable(),
     counts: z
-      .object(counts)
+      .object({ ...counts, excused })
       .nullable()
       .meta({ description: 'Number of marks in the classes that you can read. Null without `attendance.read`.' }),
   })
@@ -202,7 +256,7 @@ export const attendance = resource(
         'at most a year, or of `date` within it. `search` matches names, admission and roll number.',
       response: page(
         AttendanceMark,
-        { date: date.optional(), ...range, status: status.optional() },
+        { date: date.optional(), ...range, status: status.optional(), is_excused: flag.optional() },
         {
           maxDays,
           extraFields: {

@@ -22,9 +22,11 @@ export const Dashboard = z
     total_students: z.int().meta({ description: 'Active students.' }),
     total_teachers: z.int().meta({ description: 'Active teachers.' }),
     total_classes: z.int().meta({ description: 'Classes of the current academic year.' }),
-    attendance_today: z
-      .object({ present: z.int(), absent: z.int(), late: z.int() })
-      .meta({ description: '`present` includes students who came late; `late` is their number.' }),
+    attendance_today: z.object({ present: z.int(), absent: z.int(), late: z.int(), excused: z.int() }).meta({
+      description:
+        '`present` includes students who came late; `late` is their number. `absent` includes excused absences; ' +
+        '`excused` is their number.',
+    }),
     fee_summary: z.object({ collected_this_month: z.number(), pending: z.number() }).meta({
       description:
         'Payments of this month minus reversals, and the open amounts of student fees and invoices. Visible with ' +

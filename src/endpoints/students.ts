@@ -225,9 +225,10 @@ export const StudentDashboard = z
         present: z.int().meta({ description: 'Number of days, including late arrivals.' }),
         absent: z.int(),
         late: z.int(),
+        excused: z.int().meta({ description: 'The absences that are excused. `absent` counts them too.' }),
         rate: attendanceRate,
         last: z
-          .array(z.object({ date, status: z.enum(['present', 'absent', 'late']) }))
+          .array(z.object({ date, status: z.enum(['present', 'absent', 'late']), is_excused: z.boolean() }))
           .meta({ description: 'The ten latest days, latest first.' }),
       })
       .nullable()

@@ -163,8 +163,8 @@ describe('the register of a class', () => {
       summary: { present: 1, absent: 2, late: 1, total: 4, attendance_rate: 50 },
     });
     expect(data.days).toEqual([
-      { date: day(-2), present: 1, absent: 1, late: 0, total: 2 },
-      { date: day(-1), present: 0, absent: 1, late: 1, total: 2 },
+      { date: day(-2), present: 1, absent: 1, late: 0, excused: 0, total: 2 },
+      { date: day(-1), present: 0, absent: 1, late: 1, excused: 0, total: 2 },
     ]);
     expect(data.students).toMatchObject([
       {
@@ -282,7 +282,8 @@ describe('the attendance of a student', () => {
   test('covers the current academic year by default, by date, with counts and corrections', async () => {
     const data = await read();
     expect(data).toMatchObject({ student_id: student, student_name: 'Zoë Quill', from_date: begin, to_date: end });
-    expect(data.summary).toEqual({ present: 1, absent: 0, late: 1, total: 2, attendance_rate: 100 });
+    const rates = { attendance_rate: 100, attendance_rate_without_excused: 100 };
+    expect(data.summary).toEqual({ present: 1, absent: 0, late: 1, excused: 0, total: 2, ...rates });
     expect(data.records).toMatchObject([
       { date: begin, status: 'late', class_id: classId, corrections: [] },
       { date: today, status: 'present', class_id: classId, corrections: [{ status: 'absent' }] },
@@ -296,8 +297,10 @@ describe('the attendance of a student', () => {
       present: 1,
       absent: 1,
       late: 0,
+      excused: 0,
       total: 2,
       attendance_rate: 50,
+      attendance_rate_without_excused: 50,
     });
     expect((await read(`academic_year_id=${past.year}`)).records[0]).toMatchObject({
       class_id: past.classId,

@@ -165,7 +165,7 @@ describe('marking a class', () => {
   test.each([
     ['no record', { records: [] }, 'records'],
     ['an unknown status', { records: [{ student_id: 1, status: 'excused' }] }, 'records.0.status'],
-    ['a record with an unknown field', { records: [{ student_id: 1, status: 'late', note: 'bus' }] }, 'records.0.note'],
+    ['a record with an unknown field', { records: [{ student_id: 1, status: 'late', bus: '7' }] }, 'records.0.bus'],
     [
       '501 records',
       { records: Array.from({ length: 501 }, (_, n) => ({ student_id: n + 1, status: 'present' })) },

@@ -62,7 +62,7 @@ describe('the dashboard', () => {
       total_students: 0,
       total_teachers: 0,
       total_classes: 0,
-      attendance_today: { present: 0, absent: 0, late: 0 },
+      attendance_today: { present: 0, absent: 0, late: 0, excused: 0 },
       fee_summary: { collected_this_month: 0, pending: 0 },
       pending_leaves: 0,
       not_visible: [],
@@ -110,7 +110,7 @@ describe('the dashboard', () => {
       school,
       `insert into @attendance (student_id, class_id, date, status) values ${ids.map((id, n) => `(${id}, ${classId}, $today, '${statuses[n] ?? ''}'), (${id}, ${classId}, $today - 1, 'absent')`).join(', ')}`,
     );
-    expect((await dashboardOf(school.admin)).attendance_today).toEqual({ present: 5, absent: 1, late: 2 });
+    expect((await dashboardOf(school.admin)).attendance_today).toEqual({ present: 5, absent: 1, late: 2, excused: 0 });
   });
 
   test('sums the payments of this month without reversed ones, and the open amounts without waived fees', async () => {
@@ -275,7 +275,7 @@ describe('the scope of the dashboard', () => {
       total_students: 3,
       total_teachers: 2,
       total_classes: 2,
-      attendance_today: { present: 2, absent: 1, late: 1 },
+      attendance_today: { present: 2, absent: 1, late: 1, excused: 0 },
       fee_summary: noFees,
       pending_leaves: 1,
       not_visible: ['fee_summary'],
@@ -284,7 +284,7 @@ describe('the scope of the dashboard', () => {
       total_students: 7,
       total_teachers: 3,
       total_classes: 3,
-      attendance_today: { present: 6, absent: 1, late: 1 },
+      attendance_today: { present: 6, absent: 1, late: 1, excused: 0 },
       pending_leaves: 2,
       not_visible: [],
     });
@@ -383,7 +383,7 @@ describe('the scope of the dashboard', () => {
       total_students: 1,
       total_teachers: 1,
       total_classes: 1,
-      attendance_today: { present: 1, absent: 0, late: 1 },
+      attendance_today: { present: 1, absent: 0, late: 1, excused: 0 },
       fee_summary: { collected_this_month: 7, pending: 63 },
       pending_leaves: 0,
       not_visible: ['pending_leaves'],
@@ -392,7 +392,7 @@ describe('the scope of the dashboard', () => {
       total_students: 0,
       total_teachers: 1,
       total_classes: 1,
-      attendance_today: { present: 0, absent: 0, late: 0 },
+      attendance_today: { present: 0, absent: 0, late: 0, excused: 0 },
       fee_summary: noFees,
       pending_leaves: 1,
       not_visible: ['total_students', 'attendance_today', 'fee_summary'],
@@ -403,7 +403,7 @@ describe('the scope of the dashboard', () => {
         total_students: 0,
         total_teachers: 0,
         total_classes: 0,
-        attendance_today: { present: 0, absent: 0, late: 0 },
+        attendance_today: { present: 0, absent: 0, late: 0, excused: 0 },
         fee_summary: noFees,
         pending_leaves: 0,
         not_visible: [

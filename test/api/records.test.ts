@@ -386,6 +386,8 @@ describe('a create', () => {
     // The school has one with the same references.
     ...['class-subjects', 'academics/years', 'academic-terms', 'fees/payments', 'timetable/slots', 'transport/enroll'],
     ...['transport/schedules/exceptions', 'transport/bus-assignments', 'platform/notification-templates'],
+    // Another test has created one for the same days.
+    'students/{student_id}/absences',
     // Only the first response has the secret.
     ...['schedule/feeds', 'webhooks', 'platform/webhooks', 'api-keys', 'platform/api-keys'],
   ].map((path) => `POST /api/${path}`);

@@ -71,7 +71,7 @@ describe('the dashboard of a student', () => {
     expect(await pupil.dashboard()).toEqual({
       student: { id: pupil.id, first_name: 'Pia', last_name: 'Pupil', admission_number: '000001', roll_number: '7' },
       class: null,
-      attendance: { present: 0, absent: 0, late: 0, rate: null, last: [] },
+      attendance: { present: 0, absent: 0, late: 0, excused: 0, rate: null, last: [] },
       fees: { total: 0, discounted: 0, paid: 0, waived: 0, pending: 0, overdue: 0, next_due: null },
       schedule: expect.objectContaining({
         date: await dateOf(pupil, '$today'),
@@ -119,7 +119,11 @@ describe('the dashboard of a student', () => {
     expect(attendance).toMatchObject({ present: 11, absent: 2, late: 2, rate: 84.62 });
     const days = await Promise.all(Array.from({ length: 10 }, (_, n) => dateOf(pupil, `$today - ${n}`)));
     expect(attendance?.last).toEqual(
-      days.map((date, n) => ({ date, status: n % 6 === 1 ? 'absent' : n % 6 === 2 ? 'late' : 'present' })),
+      days.map((date, n) => ({
+        date,
+        status: n % 6 === 1 ? 'absent' : n % 6 === 2 ? 'late' : 'present',
+        is_excused: false,
+      })),
     );
   });
 
@@ -130,7 +134,14 @@ describe('the dashboard of a student', () => {
     );
     expect((await pupil.dashboard()).attendance?.present).toBe(1);
     await pupil.sql('update @academic_year set is_current = false');
-    expect((await pupil.dashboard()).attendance).toEqual({ present: 0, absent: 0, late: 0, rate: null, last: [] });
+    expect((await pupil.dashboard()).attendance).toEqual({
+      present: 0,
+      absent: 0,
+      late: 0,
+      excused: 0,
+      rate: null,
+      last: [],
+    });
   });
 
   test('sums fees and invoices: total is paid, waived and pending; overdue was due before today; next_due is due from today on', async () => {

@@ -133,6 +133,7 @@ describe('permissions', () => {
   test('an operation for staff or for everyone admits users without its permission, but students only if it is for everyone', async () => {
     const open = endpoints.filter(({ operation }) => operation.open_to !== null);
     expect(open.map(({ operation }) => [operation.name, operation.open_to, operation.writes])).toEqual([
+      ['students_absences_list', 'everyone', false],
       ['students_promotion_preview', 'staff', false],
       ['students_documents_list', 'everyone', false],
       ['students_documents_get', 'everyone', false],

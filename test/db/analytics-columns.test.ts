@@ -10,8 +10,9 @@ import { provision } from '../support/database/tenants.ts';
  */
 const allowed: Record<string, string> = {
   academic_years: 'tenant_id academic_year_id name start_date end_date is_current',
-  attendance_days: 'tenant_id academic_year_id class_id grade date present late absent marked attendance_rate',
-  attendance_months: 'tenant_id academic_year_id class_id grade month days present late absent marked attendance_rate',
+  attendance_days: 'tenant_id academic_year_id class_id grade date present late absent excused marked attendance_rate',
+  attendance_months:
+    'tenant_id academic_year_id class_id grade month days present late absent excused marked attendance_rate',
   classes: 'tenant_id class_id academic_year_id grade section capacity',
   enrollments: 'tenant_id academic_year_id class_id grade gender month students joiners leavers',
   fee_months:

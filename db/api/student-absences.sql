@@ -1,0 +1,63 @@
+-- /api/students/:student_id/absences: absences that are known before, such as an operation or a celebration. They
+-- mark nothing; attendance.sql shows them on the sheet of a class, and excuses the marks of their days.
+
+select core.define_operation('students_absences_list', p_permission => 'attendance.read', p_open_to => 'everyone',
+  p_feature => 'attendance');
+select core.define_operation('students_absences_create', p_permission => 'attendance.mark', p_feature => 'attendance',
+  p_idempotent => true, p_record => 'student_absence', p_errors => '{conflict}');
+select core.define_operation('students_absences_delete', p_permission => 'attendance.mark', p_feature => 'attendance',
+  p_record => 'student_absence');
+
+-- The row policy of the table student applies in the condition, so a teacher sees only absences of their own students.
+select core.define_record('student_absence', p_table => 'student_absence', p_key => 'a.id', p_one_row_per_key => true,
+  p_source => 'student_absence a',
+  p_columns => $$
+    a.id, a.student_id, a.from_date, a.to_date, a.reason, a.announced_by, a.announced_by_name, a.created_at,
+    a.updated_at
+  $$,
+  p_condition => 'exists (select from student s where s.id = a.student_id and s.deleted_at is null)',
+  p_search => 'public.search_form(a.reason)',
+  p_single_page_filters => '{student_id}', p_equals => '{student_id}',
+  p_default_sort => 'from_date', p_default_order => 'desc',
+  p_writable => '{student_id,from_date,to_date,reason,announced_by,announced_by_name}');
+select core.define_filter('student_absence', 'from_date', 'a.to_date >= :value::date');
+select core.define_filter('student_absence', 'to_date', 'a.from_date <= :value::date');
+select core.define_sort('student_absence', 'from_date', 'a.from_date');
+select core.define_sort('student_absence', 'created_at', 'a.created_at');
+
+create function api.students_absences_list(p jsonb) returns json language plpgsql stable as $$
+begin
+  perform api.student_record((p ->> 'student_id')::bigint);
+  return core.record_page('student_absence', p);
+end $$;
+comment on function api.students_absences_list is
+  'The announced absences of a student, the latest first. Searches the reason. {from_date, to_date}: those with a day '
+  'in this range. Raises not_found for the student.';
+
+create function api.students_absences_create(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint;
+begin
+  perform core.record_lock('student', (p ->> 'student_id')::bigint);
+  v_id := core.record_insert('student_absence', p || jsonb_build_object(
+    'announced_by', core.user_id(), 'announced_by_name', api.user_name()));
+  return api.student_absence_record(v_id);
+end $$;
+comment on function api.students_absences_create is
+  'Announces an absence of a student: {student_id, from_date, to_date, reason}. Marks stay as they are. Raises '
+  'not_found for the student, conflict for days that another absence of the student covers.';
+
+create function api.students_absences_delete(p jsonb) returns json language plpgsql as $$
+declare
+  v_id bigint := (p ->> 'id')::bigint;
+begin
+  delete from student_absence a
+    where a.id = v_id and a.student_id = (p ->> 'student_id')::bigint
+      and exists (select from student s where s.id = a.student_id and s.deleted_at is null);
+  if not found then
+    perform core.fail('not_found', format('This student has no announced absence %s.', v_id));
+  end if;
+  return json_build_object('id', v_id);
+end $$;
+comment on function api.students_absences_delete is
+  'Deletes an announced absence {student_id, id}. Marks stay as they are. Raises not_found.';

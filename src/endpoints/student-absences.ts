@@ -1,0 +1,72 @@
+import { z } from 'zod';
+import { created, json, page, resource } from '../http/endpoint.ts';
+import { date, Deleted, id, text, timestamps } from '../http/schemas.ts';
+
+const reason = { examples: ['Operation, with a medical certificate'] };
+/** Longest absence that is announced at once: a leap year. */
+const maxDays = 366;
+
+const AbsenceInput = z
+  .strictObject({
+    from_date: date.meta({ description: 'The first day, also one that has passed.' }),
+    to_date: date.meta({ description: `The last day, at most ${maxDays} days in all.` }),
+    reason: text(500).meta(reason),
+  })
+  .superRefine(({ from_date, to_date }, context) => {
+    const days = (Date.parse(to_date) - Date.parse(from_date)) / 86_400_000 + 1;
+    if (days < 1) context.addIssue({ code: 'custom', path: ['to_date'], message: 'must not be before from_date' });
+    else if (days > maxDays)
+      context.addIssue({ code: 'custom', path: ['to_date'], message: `must be at most ${maxDays} days in all` });
+  })
+  .meta({
+    id: 'StudentAbsenceInput',
+    examples: [{ from_date: '2026-03-02', to_date: '2026-03-06', reason: 'Operation, with a medical certificate' }],
+  });
+
+export const StudentAbsence = z
+  .object({
+    id,
+    student_id: id,
+    from_date: date,
+    to_date: date,
+    reason: z.string().meta(reason),
+    announced_by: id.nullable().meta({ description: 'The user who announced it.' }),
+    announced_by_name: z
+      .string()
+      .nullable()
+      .meta({ examples: ['Ada Admin'] }),
+    ...timestamps,
+  })
+  .meta({ id: 'StudentAbsence' });
+
+export const studentAbsences = resource(
+  '/students',
+  'Student absences',
+  'Absences that are announced. They mark nothing: the attendance sheet shows them, and a mark on one of their days ' +
+    'that says absent is excused unless `is_excused` says otherwise. An absence never changes: delete it and ' +
+    'announce another one.',
+  {
+    'GET /:student_id/absences': {
+      operation: 'students_absences_list',
+      summary: 'List the announced absences of a student',
+      description:
+        'The latest first. With `from_date` or `to_date`, those with a day in this range. `search` matches the reason.',
+      response: page(StudentAbsence, { from_date: date.optional(), to_date: date.optional() }),
+    },
+    'POST /:student_id/absences': {
+      operation: 'students_absences_create',
+      summary: 'Announce an absence of a student',
+      description:
+        'Existing marks stay as they are. Teachers announce absences of the students of their classes. 409 ' +
+        '`conflict` if another announced absence of the student has one of these days.',
+      body: AbsenceInput,
+      response: created(StudentAbsence),
+    },
+    'DELETE /:student_id/absences/:id': {
+      operation: 'students_absences_delete',
+      summary: 'Delete an announced absence',
+      description: 'Existing marks stay as they are.',
+      response: json(Deleted),
+    },
+  },
+);
