@@ -22,7 +22,7 @@ select core.define_record('room', p_table => 'room', p_key => 'r.id', p_one_row_
   p_default_sort => 'name',
   p_writable => '{name,capacity,school_unit_id,is_shared,is_active}');
 select core.define_sort('room', 'name', 'platform.search_normal(r.name)');
-select core.define_sort('room', 'capacity', 'r.capacity nulls last', 'platform.search_normal(r.name)');
+select core.define_sort('room', 'capacity', 'r.capacity nulls last');
 select core.define_sort('room', 'created_at', 'r.created_at');
 
 select core.define_functions('rooms', 'room',

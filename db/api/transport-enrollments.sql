@@ -110,7 +110,8 @@ begin
   update transport_enrollment
     set status = 'cancelled', cancelled_at = now(), cancelled_by = core.user_id(), cancel_reason = p ->> 'reason',
       cancelled_by_name = api.user_name()
-    where id = v_id and core.rides(cancelled_at, now());
+    -- Of two requests at once the second sees the end that the first has set, which may be after its own now().
+    where id = v_id and core.rides(cancelled_at, clock_timestamp());
   if not found then
     perform core.fail('not_found', format('There is no transport enrollment %s. It was cancelled.', v_id));
   end if;

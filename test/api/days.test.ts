@@ -42,12 +42,15 @@ const ranges: Record<string, [before: number, after: number]> = {
   insurance_expires_on: [20, 50],
   fitness_expires_on: [20, 50],
   license_expires_on: [20, 50],
-  // Years, terms, leaves, holidays, exceptions, lessons, assignments of buses.
+  left_on: [80, 2],
+  // Years, terms, leaves, absences, holidays, exceptions, lessons, assignments of buses.
   start_date: [20, 10],
   end_date: [20, 10],
   date: [20, 10],
   starts_on: [20, 10],
   ends_on: [20, 10],
+  from_date: [20, 10],
+  to_date: [20, 10],
 };
 
 const isDate = (schema: Schema) => plain(document, schema).format === 'date';

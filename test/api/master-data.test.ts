@@ -45,7 +45,14 @@ const lists: [string, string, Record<string, (id: number) => Promise<number>>][]
     'grade',
     { class: (grade_id) => addClass({ grade_id }), student: (grade_id) => addStudent({ grade_id }) },
   ],
-  ['/api/school-units', 'school_unit', { class: (school_unit_id) => addClass({ school_unit_id }) }],
+  [
+    '/api/school-units',
+    'school_unit',
+    {
+      class: (school_unit_id) => addClass({ school_unit_id }),
+      room: (school_unit_id) => school.insert('room', { name: unique('Room'), school_unit_id }),
+    },
+  ],
   ['/api/programmes', 'programme', { class: (programme_id) => addClass({ programme_id }) }],
   ['/api/mediums', 'medium', { class: (medium_id) => addClass({ medium_id }) }],
   ['/api/religions', 'religion', { student: (religion_id) => addStudent({ religion_id }) }],

@@ -330,6 +330,7 @@ export async function prepareRequests(url: string, folder: string, dataDir: stri
     teachers_leaves_create: {
       body: { teacher_id: ids['teacher_id'], start_date: year.start_date, end_date: year.start_date },
     },
+    teachers_leaves_decide: { body: { status: 'approved' } },
     teachers_availability_set: { body: [{ day_of_week: 1, period: 1, is_available: false }] },
     teachers_workload_set: { body: { max_periods_per_day: 8 } },
     classes_copy: {

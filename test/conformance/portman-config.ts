@@ -39,7 +39,8 @@ const texts = (of: Record<string, unknown>) =>
   Object.fromEntries(Object.entries(of).map(([key, value]) => [key, String(value)]));
 
 /** Optional texts that not every value fits. */
-const restricted = /password|currency|locale|time_zone|website|subdomain|action_url|subject|token|recovery_code/;
+const restricted =
+  /password|currency|locale|time_zone|website|subdomain|action_url|subject|token|recovery_code|leaving_reason/;
 
 /**
  * Changes of the generated JSON body. Generated ids are replaced by ids of the demo school. Required fields and optional

@@ -47,7 +47,10 @@ const everything = async () => ({
      where pronamespace in ('core'::regnamespace, $1::regnamespace) order by 1`,
     [school.schema],
   ),
-  settings: await service.database.query('select setrole::regrole::text, setconfig from pg_db_role_setting order by 1'),
+  settings: await service.database.query(
+    `select setrole::regrole::text, setconfig from pg_db_role_setting
+     where setdatabase in (0, (select oid from pg_database where datname = current_database())) order by 1`,
+  ),
   objects: await service.database.query('select count(*)::integer from pg_largeobject_metadata'),
 });
 
