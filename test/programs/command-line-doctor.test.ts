@@ -21,7 +21,9 @@ test('school doctor names the violated rule with an example, and ends with 1; ot
   const text = await doctor();
   expect(text.code).toBe(1);
   expect(text.stdout).toContain(`school ${String(school.id)} (${school.subdomain}): violates 1 rule\n`);
-  expect(text.stdout).toContain('The stored numbers of active students, active teachers and classes are right.');
+  expect(text.stdout).toContain(
+    'The stored numbers of students and teachers who have not left, and of classes, are right.',
+  );
   expect(text.stdout).toContain(`school ${String(other.id)} (${other.subdomain}): consistent\n`);
 
   const { stdout } = await doctor('--json', '--tenant', String(school.id));
