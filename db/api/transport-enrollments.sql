@@ -79,12 +79,12 @@ begin
   elsif not (select is_active from route where id = v_route_id) then
     perform core.refuse_field('invalid_state', 'route_id', 'This route is inactive.');
   end if;
-  -- Nobody else enrolls the student meanwhile, because the student is locked.
+  -- The student is locked, so no other request enrolls the student at the same time.
   select r.name
     into v_route_name
     from transport_enrollment e
     join route r on r.id = e.route_id
-    where e.student_id = v_student_id and core.rides(e.cancelled_at, now());
+    where e.student_id = v_student_id and core.rides(e.cancelled_at, clock_timestamp());
   if found then
     perform core.refuse_field('conflict', 'student_id',
       format('The student is already enrolled in %s. Cancel that enrollment first.', v_route_name));
@@ -110,7 +110,6 @@ begin
   update transport_enrollment
     set status = 'cancelled', cancelled_at = now(), cancelled_by = core.user_id(), cancel_reason = p ->> 'reason',
       cancelled_by_name = api.user_name()
-    -- Of two requests at once the second sees the end that the first has set, which may be after its own now().
     where id = v_id and core.rides(cancelled_at, clock_timestamp());
   if not found then
     perform core.fail('not_found', format('There is no transport enrollment %s. It was cancelled.', v_id));

@@ -132,7 +132,9 @@ create function api.transport_routes_delete(p jsonb) returns json language plpgs
 declare
   v_id bigint := (p ->> 'id')::bigint;
 begin
-  if exists (select from transport_enrollment where route_id = v_id and core.rides(cancelled_at, now())) then
+  if exists (
+    select from transport_enrollment where route_id = v_id and core.rides(cancelled_at, clock_timestamp())
+  ) then
     perform core.fail('in_use', 'Students are enrolled in this route. Cancel their enrollments first.');
   elsif exists (
     select from bus_assignment where route_id = v_id and (ends_on is null or ends_on >= core.today())
@@ -301,7 +303,7 @@ begin
   select * into v_stop from api.lock_stop(v_id);
   if exists (
     select from transport_enrollment
-    where stop_id = v_id and route_id = v_stop.route_id and core.rides(cancelled_at, now())
+    where stop_id = v_id and route_id = v_stop.route_id and core.rides(cancelled_at, clock_timestamp())
   ) then
     perform core.fail('in_use', 'Students board at this stop. Cancel their enrollments first.');
   end if;

@@ -21,7 +21,9 @@ comment on function core.covers is
 create function core.rides(p_cancelled_at timestamptz, p_moment timestamptz) returns boolean
   language sql immutable parallel safe
   return coalesce(p_cancelled_at > p_moment, true);
-comment on function core.rides is 'Whether a student with this transport enrollment still rides at a moment.';
+comment on function core.rides is
+  'Whether a student with this transport enrollment still rides at a moment: now(), or in a write clock_timestamp(), '
+  'because another request may have ended the enrollment after this transaction began.';
 
 create function core.enrolled() returns table (student_id bigint, class_id bigint, academic_year_id bigint)
   language sql stable as $$

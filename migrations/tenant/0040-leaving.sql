@@ -297,7 +297,7 @@ begin
         count(*) filter (where enrollment_type <> 'drop') as pickup,
         count(*) filter (where enrollment_type <> 'pickup') as drop
       from transport_enrollment e
-      where e.route_id = r.id and coalesce(e.cancelled_at > now(), true)
+      where e.route_id = r.id and coalesce(e.cancelled_at > clock_timestamp(), true)
     ) riding
     where r.id = any (p_route_ids) and greatest(riding.pickup, riding.drop) > seats.number
     order by r.id
@@ -313,7 +313,7 @@ create or replace function transport_enrollment_check_seats() returns trigger
   language plpgsql set search_path from current as $$
 declare
   v_route_ids bigint[] := array(
-    select distinct route_id from new_enrollments where coalesce(cancelled_at > now(), true));
+    select distinct route_id from new_enrollments where coalesce(cancelled_at > clock_timestamp(), true));
 begin
   perform from route where id = any (v_route_ids) order by id for no key update;
   perform from bus
@@ -324,6 +324,7 @@ begin
   return null;
 end $$;
 
+-- A trigger compares with the clock, because another request may have ended a seat after this transaction began.
 create function student_change_seat() returns trigger language plpgsql set search_path from current as $$
 declare
   v_time_zone text := coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC');
@@ -336,7 +337,7 @@ begin
       end,
       cancel_reason = case when new.left_on is not null then 'The student left.' end
     where student_id = new.id
-      and coalesce(cancelled_at > now(), true)
+      and coalesce(cancelled_at > clock_timestamp(), true)
       and (new.left_on is not null or status = 'cancelled');
   return null;
 end $$;
@@ -351,6 +352,6 @@ create or replace function student_leave_transport() returns trigger language pl
 begin
   update transport_enrollment
     set status = 'cancelled', cancelled_at = now(), cancel_reason = 'The student was removed.'
-    where student_id = new.id and coalesce(cancelled_at > now(), true);
+    where student_id = new.id and coalesce(cancelled_at > clock_timestamp(), true);
   return null;
 end $$;
