@@ -99,7 +99,7 @@ create function core.reachable_recipients(p_recipients jsonb)
           exists (select from student s where s.user_id = r.user_id and s.left_on <= (select core.today()))
           or exists (select from teacher t where t.user_id = r.user_id and t.left_on <= (select core.today()))
         )
-        -- Who has left may have another role, or be another person.
+        -- A user who has left as a student may be a teacher, or have another role.
         and core.login_refusal(r.user_id) is not null)
     limit 1
   ) u on true

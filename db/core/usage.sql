@@ -58,7 +58,7 @@ begin
       students = excluded.students,
       teachers = excluded.teachers,
       storage_bytes = excluded.storage_bytes;
-  -- Somebody may have left today, without a write.
+  -- The day on which a person leaves comes without a write.
   update platform.tenant_usage u
     set students = s.students, teachers = s.teachers
     from core.tenant_size(core.tenant_id()) s

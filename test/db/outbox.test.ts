@@ -231,7 +231,7 @@ describe('a row', () => {
     expect(await due()).toEqual([school.id]);
   });
 
-  test('is in a batch with a hundred new ones and twenty that are tried again, whatever else waits', async () => {
+  test('is in a batch with a hundred new events and twenty that are tried again, even if more of them wait', async () => {
     const rows = (count: number, columns: string, values: string) =>
       database.query(
         `insert into platform.outbox (tenant_id, event, facts, ${columns})
