@@ -121,14 +121,14 @@ export async function deliver_webhooks(
   }
 
   for (;;) {
-    const without = blocked();
-    if (without !== 'all') {
-      try {
-        if (isSupplyDue()) await refill(without);
-        startDue(without);
-      } catch (error) {
-        fault ??= { error };
-      }
+    try {
+      const without = blocked();
+      if (without !== 'all' && isSupplyDue()) await refill(without);
+      // The time may have run out, or attempts may have failed, during the query.
+      const withoutNow = blocked();
+      if (withoutNow !== 'all') startDue(withoutNow);
+    } catch (error) {
+      fault ??= { error };
     }
     if (running.size === 0) break;
     await Promise.race([...running.values(), sleep(pollMs, undefined, { ref: false })]);
