@@ -44,6 +44,7 @@ import { gradeSubjects, subjects } from './subjects.ts';
 import { subscription } from './subscription.ts';
 import { teachers } from './teachers.ts';
 import { rooms } from './rooms.ts';
+import { timetableGenerate } from './timetable-generate.ts';
 import { timetable } from './timetable.ts';
 import { transportBuses } from './transport-buses.ts';
 import { transportEnrollments } from './transport-enrollments.ts';
@@ -84,6 +85,7 @@ export const resources: readonly Resource[] = [
   feePayments,
   rooms,
   timetable,
+  timetableGenerate,
   schedule,
   calendar,
   notificationTemplates,

@@ -1,5 +1,5 @@
 import { expect, test } from '@jest/globals';
-import type { Generated as GeneratedSchema } from '../../src/endpoints/timetable.ts';
+import type { Generated as GeneratedSchema } from '../../src/endpoints/timetable-generate.ts';
 import type { OutputOf } from '../support/client/output.ts';
 import { type School, serviceWithSchool } from '../support/server/service.ts';
 

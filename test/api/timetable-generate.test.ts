@@ -6,7 +6,7 @@ import { race } from '../support/client/race.ts';
 import { manyConnections, serviceWithSchool, type School } from '../support/server/service.ts';
 import { until } from '../support/client/until.ts';
 import type { OutputOf } from '../support/client/output.ts';
-import type { Generated as GeneratedSchema } from '../../src/endpoints/timetable.ts';
+import type { Generated as GeneratedSchema } from '../../src/endpoints/timetable-generate.ts';
 
 const { service } = await serviceWithSchool(manyConnections, 30, { leaseRenewMs: 300, timetableQueueWaitMs: 1500 });
 
