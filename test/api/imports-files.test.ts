@@ -324,6 +324,20 @@ describe('a .csv', () => {
     ]);
   });
 
+  test('with long runs of spaces, brackets and Ts in dates and headers has errors at once', async () => {
+    const rows = (cell: string) => `first_name,last_name,date_of_birth\n${`Ada,Byron,${cell}\n`.repeat(400)}`;
+    const spaces = `&date_format=${encodeURIComponent('D          M YYYY')}`;
+    for (const [content, query] of [
+      [rows(`1${' '.repeat(900)}x`), spaces],
+      [rows(`1${' '.repeat(50)}x`), spaces],
+      [rows('T'.repeat(9_999)), ''],
+      [`first_name,last_name${`,"${'('.repeat(9_900)}\nx"`.repeat(100)}\nAda,Byron\n`, '&ignore_unknown=true'],
+    ] as const) {
+      const { status } = await send(school.admin, content, 'people.csv', `?dry_run=true${query}`);
+      expect(status).toBe(200);
+    }
+  });
+
   test.each(['2015-02-28 00:00:00', '2015-02-28T23:59', '2015-02-28 23:59:59.999'])(
     'can have a day with a time, as databases write it: %s',
     async (value) => {

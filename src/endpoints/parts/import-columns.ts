@@ -51,7 +51,7 @@ export interface HeaderReading {
 const normalize = (header: string) => header.toLowerCase().replace(/[^\p{L}\p{M}\p{N}]+/gu, '') || header;
 
 /** Without a remark, as in "Date of birth (DD/MM/YYYY)". */
-const withoutRemark = (header: string) => header.replace(/[([{].*$/u, '');
+const withoutRemark = (header: string) => header.split(/[([{]/u, 1)[0] ?? '';
 
 /** Error messages and reports show this much of a header. */
 const shown = (header: string) => header.slice(0, 100);

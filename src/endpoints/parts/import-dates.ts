@@ -41,6 +41,9 @@ function monthOf(name: string): number {
   );
 }
 
+/** No date is longer. A limit, because the time of some expressions below grows with the square of the length. */
+const maxLength = 60;
+
 /** A time of day after a date, as exports of databases write it. */
 const timeOfDay = /[T ]+\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?(?: ?[AP]M)?$/i;
 
@@ -55,6 +58,7 @@ const namedMonth = /^([a-z]{3,9})\.? +(\d{1,2})(?:st|nd|rd|th)?,? +(\d{4})$/i;
  * they are: the validation reports them.
  */
 export function readDate(cell: string): DateReading {
+  if (cell.length > maxLength) return { day: cell };
   const text = cell.replace(timeOfDay, '');
   const [, y = '', , ym = '', yd = ''] = yearFirst.exec(text) ?? [];
   const [, cy = '', cm = '', cd = ''] = compact.exec(text) ?? [];
@@ -90,8 +94,8 @@ export const isDateFormat = (format: string): boolean =>
 /** The reader of dates in a format of `isDateFormat`. */
 export function dateReader(format: string): (cell: string) => DateReading {
   const order: string[] = [];
-  const pattern = format.replace(/(D+|M+|Y+)|[^DMY]/gi, (part, token?: string) => {
-    if (token === undefined) return part === ' ' ? ' +' : `\\${part}`;
+  const pattern = format.replace(/(D+|M+|Y+)| +|[^DMY]/gi, (part, token?: string) => {
+    if (token === undefined) return part.startsWith(' ') ? ' +' : `\\${part}`;
     const letter = token.charAt(0).toUpperCase();
     order.push(letter);
     if (letter === 'Y') return '(\\d{4})';
@@ -101,7 +105,7 @@ export function dateReader(format: string): (cell: string) => DateReading {
   });
   const whole = new RegExp(`^${pattern}$`, 'i');
   return (cell) => {
-    const parts = whole.exec(cell.replace(timeOfDay, ''))?.slice(1);
+    const parts = cell.length > maxLength ? undefined : whole.exec(cell.replace(timeOfDay, ''))?.slice(1);
     const part = (letter: string) => parts?.[order.indexOf(letter)] ?? '';
     const month = /^\d/.test(part('M')) ? Number(part('M')) : monthOf(part('M'));
     const day = parts && month > 0 ? isoDay(Number(part('Y')), month, Number(part('D'))) : null;
