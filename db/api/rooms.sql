@@ -28,8 +28,27 @@ select core.define_sort('room', 'created_at', 'r.created_at');
 select core.define_functions('rooms', 'room',
   p_list => 'Rooms by name. Searches name. Filters: school_unit_id, is_shared, is_active.',
   p_get => 'One room. Raises not_found.',
-  p_create => 'Creates a room. Raises conflict for a name that is in use, invalid_reference for an unknown unit.',
-  p_delete => 'Deletes a room. Raises in_use while a class, a subject or a slot refers to it.');
+  p_create => 'Creates a room. Raises conflict for a name that is in use, invalid_reference for an unknown unit.');
+
+create function api.rooms_delete(p jsonb) returns json language plpgsql as $$
+declare
+  v_subjects text[] := array(
+    select su.name
+    from subject_room sr
+    join subject su on su.id = sr.subject_id
+    where sr.room_id = (p ->> 'id')::bigint
+    order by platform.search_normal(su.name));
+begin
+  if v_subjects <> '{}' then
+    perform core.fail('in_use', format(
+      'This is one of the rooms of %s%s. Change the rooms of the subject first.',
+      array_to_string(v_subjects[1:3], ', '),
+      case when cardinality(v_subjects) > 3 then format(' and %s more', cardinality(v_subjects) - 3) end));
+  end if;
+  return core.record_delete('room', p);
+end $$;
+comment on function api.rooms_delete is
+  'Deletes a room. Raises in_use while a class, a subject or a slot refers to it.';
 
 create function api.require_lessons_apart(p_room_id bigint) returns void language plpgsql as $$
 declare
@@ -60,7 +79,7 @@ begin
   perform core.restore_scope(v_scope);
   if v_count > 0 then
     perform core.fail('schedule_conflict',
-      format('Several lessons take place in this room at a time, %s a week. Move them to other rooms or times first.',
+      format('Lessons overlap in this room %s a week. Move them to other rooms or times first.',
         case v_count when 1 then 'once' else v_count || ' times' end),
       v_details);
   end if;

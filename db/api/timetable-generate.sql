@@ -63,18 +63,16 @@ create function api.timetable_problem(p_class_ids bigint[], p_academic_year_id b
     left join subject_rooms sr on sr.subject_id = l.subject_id
   ),
   planned_class as materialized (
-    select c.id, r.id as home_room_id
+    select c.id, c.home_room_id
     from class c
-    left join room r on r.id = c.home_room_id and r.is_active
     where c.id = any (p_class_ids) and c.academic_year_id = p_academic_year_id
   ),
   planned_room as materialized (
     select r.id, r.is_shared
     from room r
-    where r.is_active and r.id in (
-      select home_room_id from planned_class
-      union
-      select sr.room_id from subject_room sr join lesson l on l.subject_id = sr.subject_id)
+    where r.id in (select home_room_id from planned_class)
+      or r.is_active and r.id in (
+        select sr.room_id from subject_room sr join lesson l on l.subject_id = sr.subject_id)
   ),
   reserved as (
     select

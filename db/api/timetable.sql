@@ -66,7 +66,7 @@ select core.define_record('timetable_slot', p_table => 'timetable_slot', p_key =
       from api.period_times() pt)[ts.period] as start_time,
     (select array_agg(to_char(pt.end_time, 'HH24:MI') order by pt.period)
       from api.period_times() pt)[ts.period] as end_time,
-    ts.room, ts.room_id, c.room as class_room, ts.is_pinned, ts.created_at, ts.updated_at
+    ts.room, ts.room_id, c.room as class_room, c.home_room_id, ts.is_pinned, ts.created_at, ts.updated_at
   $$,
   p_condition => 'ts.class_id in (select id from class)',
   p_search => $$
@@ -75,13 +75,15 @@ select core.define_record('timetable_slot', p_table => 'timetable_slot', p_key =
         where public.search_form(concat_ws(' ', name, code)) like :pattern)
       or ts.teacher_id in (select id from teacher
         where public.search_form(concat_ws(' ', first_name, last_name)) like :pattern)
-      or public.search_form(ts.room) like :pattern)
+      or public.search_form(ts.room) like :pattern
+      or ts.room is null
+        and ts.class_id in (select id from class where public.search_form(room) like :pattern))
   $$,
   p_single_page_filters => '{class_id,teacher_id}',
   p_equals => '{class_id,teacher_id,academic_year_id,day_of_week::integer}',
   p_default_sort => 'day_of_week',
   p_writable => '{class_id,academic_year_id,subject_id,teacher_id,day_of_week,period,room,room_id,is_pinned}',
-  p_unversioned_fields => '{start_time,end_time,class_room,swapped_with}');
+  p_unversioned_fields => '{start_time,end_time,class_room,home_room_id,swapped_with}');
 select core.define_filter('timetable_slot', 'room_id', $$
   (ts.room_id = :value::bigint
     or ts.room is null and ts.class_id in (select id from class where home_room_id = :value::bigint))
@@ -309,8 +311,9 @@ declare
 begin
   select
       s.class_id, s.teacher_id, s.is_pinned, s.room_id, s.room,
-      (s.class_id, s.subject_id, s.teacher_id, s.day_of_week, s.period)
-        is distinct from (n.class_id, n.subject_id, n.teacher_id, n.day_of_week, n.period) as is_replanned
+      (s.class_id, s.subject_id, s.teacher_id, s.day_of_week, s.period, s.room_id, s.room)
+        is distinct from (n.class_id, n.subject_id, n.teacher_id, n.day_of_week, n.period, n.room_id, n.room)
+        as is_replanned
     into v_before
     from timetable_slot s
     cross join jsonb_populate_record(s, p) n
@@ -332,8 +335,8 @@ begin
   return api.timetable_slot_record(v_id);
 end $$;
 comment on function api.timetable_slots_update is
-  'Updates a slot; its academic year is that of its class. A slot whose class, subject, teacher or time changes is '
-  'pinned, unless the request changes is_pinned or sends it without the other fields of the record. Raises '
+  'Updates a slot; its academic year is that of its class. A slot whose class, subject, teacher, time or room changes '
+  'is pinned, unless the request changes is_pinned or sends it without the other fields of the record. Raises '
   'schedule_conflict, and invalid_reference for an unknown class, or a new teacher or room that is not active.';
 
 create function api.timetable_slots_move(p jsonb) returns json language plpgsql as $$

@@ -14,8 +14,8 @@ comment on column timetable_slot.room_id is
   'The room of the lesson, if it is not the home room of the class. The column room then has its name; without it, '
   'room is any text.';
 comment on column timetable_slot.reserved_room_id is
-  'The room that the lesson has for itself: room_id, or the home room if room is null. Null in a shared room. Set by '
-  'triggers.';
+  'The room that no other lesson may use at the time of this one: room_id, or the home room if room is null. Null in a '
+  'shared room. Set by triggers.';
 
 create table subject_room (
   subject_id bigint not null references subject (id) on delete cascade,
@@ -30,6 +30,11 @@ create index subject_room_room_id_idx on subject_room (room_id);
 
 create function timetable_slot_reserve_room() returns trigger language plpgsql set search_path from current as $$
 begin
+  -- The previous release changes only the text.
+  if tg_op = 'UPDATE' and new.room_id = old.room_id and new.room is distinct from old.room
+      and not exists (select from room r where r.id = new.room_id and r.name = new.room) then
+    new.room_id := null;
+  end if;
   -- A new name of the room changes nothing. A slot of a past year may be in a hall that is no longer shared.
   if tg_op = 'UPDATE'
       and (new.class_id, new.room_id, new.room is null) is not distinct from
@@ -41,13 +46,29 @@ begin
     from room r
     where r.id = coalesce(
         new.room_id, case when new.room is null then (select c.home_room_id from class c where c.id = new.class_id) end)
-      and not r.is_shared
-      -- A new lesson is not in a home room that has been deactivated.
-      and (r.is_active or new.room_id is not null));
+      and not r.is_shared);
   return new;
 end $$;
 create trigger reserve_room before insert or update of class_id, room, room_id on timetable_slot
   for each row execute function timetable_slot_reserve_room();
+
+create function class_set_room() returns trigger language plpgsql set search_path from current as $$
+begin
+  if tg_op = 'UPDATE' and new.home_room_id = old.home_room_id then
+    -- The previous release changes only the text.
+    if not exists (select from room r where r.id = new.home_room_id and r.name = new.room) then
+      new.home_room_id := null;
+    end if;
+  else
+    -- The lock waits for another request that gives the room a new name.
+    select r.name into new.room from room r where r.id = new.home_room_id for share;
+  end if;
+  return new;
+end $$;
+comment on function class_set_room() is 'Keeps the text room of a class the name of its home room.';
+create trigger set_room before insert or update of room, home_room_id on class
+  for each row when (new.home_room_id is not null)
+  execute function class_set_room();
 
 create function class_reserve_home_room() returns trigger language plpgsql set search_path from current as $$
 declare
@@ -80,7 +101,7 @@ begin
       set reserved_room_id = case when not new.is_shared then new.id end
       from academic_year y
       where y.id = s.academic_year_id
-        and y.end_date >= coalesce((select start_date from academic_year where is_current), current_date)
+        and y.end_date >= coalesce((select start_date from academic_year where is_current), school_today())
         and (
           s.room_id = new.id
           or (s.room_id is null and s.room is null

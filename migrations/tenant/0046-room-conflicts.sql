@@ -261,7 +261,8 @@ begin
   if tg_op = 'INSERT' then
     select jsonb_agg(jsonb_build_object(
         'slot_id', id, 'class_id', class_id, 'academic_year_id', academic_year_id, 'teacher_id', teacher_id,
-        'room_id', reserved_room_id, 'day_of_week', day_of_week, 'period', period))
+        'room_id', reserved_room_id, 'room_path', case when room_id is null then 'period' else 'room_id' end,
+        'day_of_week', day_of_week, 'period', period))
       into v_slots
       from new_slots;
   else

@@ -80,7 +80,7 @@ const SlotInput = z
 const SlotChange = z
   .strictObject({
     ...slotFields,
-    is_pinned: pinnedByDefault('a slot whose class, subject, teacher or time changes'),
+    is_pinned: pinnedByDefault('a slot whose class, subject, teacher, time or room changes'),
   })
   .partial()
   .meta({ id: 'TimetableSlotChange', description: 'Any subset of the fields of a slot.' });
@@ -113,6 +113,7 @@ const Slot = z
     room: z.string().nullable().meta({ description: 'Null if it is the room of the class.' }),
     room_id: id.nullable().meta({ description: 'Null if it is the room of the class, or a text that is no room.' }),
     class_room: z.string().nullable().meta({ description: 'The room of the class.' }),
+    home_room_id: id.nullable().meta({ description: 'The home room of the class.' }),
     is_pinned: isPinned,
     ...timestamps,
   })

@@ -101,14 +101,56 @@ describe('the room of a class or a slot', () => {
     await school.admin.delete(`/api/rooms/${room.id}`);
   });
 
-  test('that is deactivated stays, but new lessons do not take place in it', async () => {
+  test('that is deactivated stays that of its slots and classes, and has one lesson at a time', async () => {
     const room = await addRoom();
     const [one, two] = [await addClass({ home_room_id: room.id }), await addClass()];
     const slot = await add(two, 1, 1, { room_id: room.id });
     await school.admin.put(`/api/rooms/${room.id}`, { is_active: false });
     expect(await put(slot, { ...slot, period: 2 })).toMatchObject({ room_id: room.id });
-    // The lesson of the other class has no room, so it is no conflict.
-    await add(one, 1, 2);
+    const lesson = { class_id: one.id, subject_id: slot.subject_id, day_of_week: 1, period: 2 };
+    const { details } = await school.admin.post(slots, lesson, 409);
+    expect(details).toMatchObject([{ kind: 'room', slot_id: slot.id }]);
+    const check = { class_id: one.id, day_of_week: 1, period: 2 };
+    const { data } = await school.admin.post<{ conflicts: unknown[] }>('/api/timetable/check-conflicts', check);
+    expect(data.conflicts).toMatchObject([{ kind: 'room', slot: { slot_id: slot.id } }]);
+  });
+
+  test('has the last name of the room in every class, however the requests meet', async () => {
+    const room = await addRoom();
+    const { grade_id, academic_year_id } = await addClass();
+    for (const round of [1, 2, 3, 4, 5])
+      await Promise.all([
+        school.admin.put(`/api/rooms/${room.id}`, { name: `${room.name} ${round}` }),
+        ...[1, 2, 3, 4].map(() =>
+          school.admin.post(
+            '/api/classes',
+            { name: unique('Class'), grade_id, academic_year_id, home_room_id: room.id },
+            201,
+          ),
+        ),
+      ]);
+    const { data } = await school.admin.get<Class[]>(`/api/classes?home_room_id=${room.id}&pageSize=100`);
+    expect(data.map((of) => of.room)).toEqual(Array<string>(20).fill(`${room.name} 5`));
+  });
+
+  test('pins a lesson that gets another room, as another time does', async () => {
+    const room = await addRoom();
+    const slot = await add(await addClass(), 1, 1, { is_pinned: false });
+    expect(await put(slot, { room_id: room.id })).toMatchObject({ room: room.name, is_pinned: true });
+  });
+
+  test('leaves the class and the slot when the previous release writes another text', async () => {
+    const room = await addRoom();
+    const of = await addClass({ home_room_id: room.id });
+    const slot = await add(await addClass(), 1, 1, { room_id: room.id });
+    await school.database.query(`update ${school.schema}.class set room = 'Garden' where id = $1`, [of.id]);
+    await school.database.query(`update ${school.schema}.timetable_slot set room = 'Garden' where id = $1`, [slot.id]);
+    expect((await school.admin.get<Class>(`/api/classes/${of.id}`)).data).toMatchObject({
+      room: 'Garden',
+      home_room_id: null,
+    });
+    expect((await school.admin.get<Slot>(`${slots}/${slot.id}`)).data).toMatchObject({ room: 'Garden', room_id: null });
+    await add(of, 1, 1, { room_id: room.id });
   });
 
   test('is copied to the next year with the class, unless it has been deactivated', async () => {
@@ -153,7 +195,7 @@ describe('two lessons in one room at one time', () => {
     });
     expect(kinds(refused)).toEqual([['room_id', 'room', first.id]]);
     const second = await add(two, 1, 2, { room: room.name });
-    expect(kinds(await refuse(one, 1, 2))).toEqual([['room_id', 'room', second.id]]);
+    expect(kinds(await refuse(one, 1, 2))).toEqual([['period', 'room', second.id]]);
     await add(one, 1, 2, { room: 'Elsewhere' });
     const third = await add(two, 1, 3);
     expect(kinds(await school.admin.put(`${slots}/${third.id}`, { period: 1, room_id: room.id }, 409))).toEqual([
@@ -195,7 +237,7 @@ describe('two lessons in one room at one time', () => {
     ]);
     await put(second, { period: 2 });
     await school.admin.put(path, { home_room_id: room.id });
-    expect(kinds(await refuse(one, 1, 2))).toEqual([['room_id', 'room', second.id]]);
+    expect(kinds(await refuse(one, 1, 2))).toEqual([['period', 'room', second.id]]);
   });
 
   test('are allowed in a shared room, which cannot become a room for one lesson meanwhile', async () => {
@@ -261,7 +303,10 @@ test('a subject has rooms, which replace the earlier ones and are active', async
   expect((await school.admin.put(path, { room_ids: [two.id, closed.id] }, 422)).details).toMatchObject([
     { path: 'room_ids.1' },
   ]);
-  expect((await school.admin.delete(`/api/rooms/${two.id}`, 409)).error).toBe('in_use');
+  expect(await school.admin.delete(`/api/rooms/${two.id}`, 409)).toMatchObject({
+    error: 'in_use',
+    message: 'This is one of the rooms of Physics. Change the rooms of the subject first.',
+  });
   await school.admin.put(`/api/rooms/${two.id}`, { is_active: false });
   expect((await school.admin.put<Subject>(path, { room_ids: [one.id, two.id] })).data.room_ids).toHaveLength(2);
   expect((await school.admin.put<Subject>(path, { room_ids: [] })).data.room_ids).toEqual([]);

@@ -361,7 +361,7 @@ describe('the generator', () => {
     await school.admin.send('PATCH', `${slots}/${idOf(third)}/move`, { body: { day_of_week: 4, period: 8, is_pinned: false } }, 200); // prettier-ignore
     // A move to the same place changes nothing.
     await school.admin.send('PATCH', `${slots}/${idOf(fourth)}/move`, { body: at(fourth) }, 200);
-    await school.admin.put(`${slots}/${idOf(fourth)}`, { room: 'Hall', ...at(fourth) });
+    await school.admin.put(`${slots}/${idOf(fourth)}`, at(fourth));
     await school.admin.put(`${slots}/${idOf(fifth)}`, { day_of_week: 3, period: 8 });
     await school.admin.put(`${slots}/${idOf(sixth)}`, { teacher_id: null });
     const kept = [first, second, fifth, sixth].map(idOf).concat(data.id);
