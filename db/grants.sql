@@ -86,8 +86,8 @@ declare
     require_also,widen_scope,restore_scope,teachers_on_leave,
     subscription_status,subscription_plans,subscription_upgrade,
     school_rename,setup_complete,notify,send_message,school_allow_impersonation,
-    is_impersonation_allowed,timetable_lease,roles_of_inactive_people,has_left,covers,rides,enrolled,attending,
-    given_left_on,left_on_faults,with_left_on,
+    is_impersonation_allowed,timetable_lease,roles_of_inactive_people,has_left,has_not_ended,rides,enrolled,class_roll,
+    attending,given_left_on,left_on_faults,with_left_on,
     is_second_factor_required,school_require_second_factor,
     audit_school,limit_to_reader,read_in_scope,may_compare,scope_of
   }';

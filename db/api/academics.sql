@@ -128,7 +128,7 @@ begin
       'classes', cardinality(class.ids),
       'students', (
         select count(distinct e.student_id)
-        from api.class_roll() e
+        from core.class_roll() e
         where e.academic_year_id = y.id
           and (access.is_whole_school or e.class_id = any (class.ids))),
       'teachers', (

@@ -225,7 +225,7 @@ begin
           where e.class_id = (select class_id from request)
             and (e.ends_on is null
               -- From the day on which a student left, and after a deletion, the student cannot be marked.
-              or ((core.covers(e.starts_on, e.ends_on, (select core.today()))
+              or ((core.has_not_ended(e.starts_on, e.ends_on, (select core.today()))
                   or (select date from request) between e.starts_on and e.ends_on)
                 and not exists (
                   select from student s
@@ -526,7 +526,7 @@ begin
     where e.class_id = v_class_id
       and e.starts_on <= v_days.last_day
       and (
-        core.covers(e.starts_on, e.ends_on, v_days.first_day)
+        core.has_not_ended(e.starts_on, e.ends_on, v_days.first_day)
         or (e.ends_on = v_days.first_day and e.status <> 'withdrawn'))
   )
   select json_build_object(
@@ -699,7 +699,7 @@ begin
     select from student s
     where s.id = v_student_id and s.deleted_at is null
       and (v_reads_all_marks
-        or s.id in (select r.student_id from api.class_roll() r where r.class_id = any (v_class_ids)))) then
+        or s.id in (select r.student_id from core.class_roll() r where r.class_id = any (v_class_ids)))) then
     perform core.fail('not_found', format('There is no student %s.', v_student_id));
   end if;
   return core.json_page((

@@ -26,16 +26,6 @@ select core.define_operation('classes_subjects_by_grade', p_permission => 'class
   p_errors => '{conflict,invalid_reference}');
 select core.define_operation('classes_available_class_teachers', p_permission => 'class.update');
 
-create function api.class_roll() returns table (class_id bigint, student_id bigint, academic_year_id bigint)
-  language sql stable as $$
-  select class_id, student_id, academic_year_id
-  from enrollment
-  where status = 'completed' or core.covers(starts_on, ends_on, (select core.today()));
-$$;
-comment on function api.class_roll is
-  'The students of each class: those who attend it today, and those who completed the year in it, even if they have '
-  'left since. A student who completed a class twice has two rows.';
-
 -- A single-expression SQL function, so that the planner inlines it.
 create function api.class_name(p_name text, p_section text) returns text language sql immutable parallel safe
   return p_name || coalesce(' ' || p_section, '');
@@ -55,7 +45,7 @@ select core.define_record('class', p_table => 'class', p_key => 'c.id', p_one_ro
     c.home_room_id,
     c.school_unit_id, u.name as school_unit_name, c.programme_id, p.name as programme_name, c.medium_id,
     m.name as medium_name,
-    (select count(distinct r.student_id) from api.class_roll() r where r.class_id = c.id) as student_count,
+    (select count(distinct r.student_id) from core.class_roll() r where r.class_id = c.id) as student_count,
     (select count(*) from class_subject cs where cs.class_id = c.id) as subject_count,
     c.created_at, c.updated_at
   $$,
@@ -71,7 +61,7 @@ select core.define_sort('class', 'name',
   'platform.search_normal(c.name)', $$platform.search_normal(coalesce(c.section, ''))$$);
 select core.define_sort('class', 'created_at', 'c.created_at');
 select core.define_sort('class', 'student_count',
-  '(select count(distinct r.student_id) from api.class_roll() r where r.class_id = c.id)');
+  '(select count(distinct r.student_id) from core.class_roll() r where r.class_id = c.id)');
 
 select core.define_record('class_staff_member', p_table => 'teacher', p_key => 't.id',
   p_source => $$
@@ -376,7 +366,7 @@ create function api.classes_students_list(p jsonb) returns json language plpgsql
 begin
   perform api.require_permissions('{class.read}');
   perform api.require_class((p ->> 'id')::bigint);
-  return core.record_page('student', p || jsonb_build_object('roll_of_class_id', p -> 'id'));
+  return core.record_page('student', p || jsonb_build_object('class_id', p -> 'id'));
 end $$;
 comment on function api.classes_students_list is
   'The students who are enrolled in a class or completed the year in it. Requires class.read and student.read. '

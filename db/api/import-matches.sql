@@ -23,6 +23,13 @@ begin
         select (r ->> 'row')::integer as row_number, r ->> 'external_id' as external_id, r ->> %2$L as number,
           lower(r ->> 'email') as email, api.import_name(r ->> 'first_name', r ->> 'last_name') as name
         from jsonb_array_elements($1) r
+      ), named as materialized (
+        -- Families share addresses, so that a student is never found by one.
+        select lower(p.email) as email, api.import_name(p.first_name, p.last_name) as name, count(*) as many,
+          case count(*) when 1 then min(p.id) end as id
+        from %1$s p
+        where %3$L::boolean and $2 <> 'create' and p.deleted_at is null and p.email is not null
+        group by 1, 2
       ), found as (
         select g.*, known.id as id_of_external_id, n.id as id_of_number, own.external_id as other_external_id,
           named.many, coalesce(known.id, n.id, named.id) as id
@@ -34,13 +41,8 @@ begin
           where x.source = $3
         ) known using (external_id)
         left join %1$s n on n.%2$s = g.number and n.deleted_at is null
-        -- Families share addresses, so that a student is never found by one.
-        left join lateral (
-          select count(*) as many, case count(*) when 1 then min(p.id) end as id
-          from %1$s p
-          where %3$L::boolean and known.id is null and n.id is null and p.deleted_at is null
-            and lower(p.email) = g.email and api.import_name(p.first_name, p.last_name) = g.name
-        ) named on true
+        left join named
+          on named.email = g.email and named.name = g.name and known.id is null and n.id is null
         left join %1$s_external_id own
           on own.%1$s_id = coalesce(n.id, named.id) and own.source = $3 and known.id is null
             and own.external_id <> g.external_id
@@ -227,6 +229,46 @@ $$;
 comment on function api.import_changes is
   'What rows change of the people whom they update: [{row, id, name, set, changes, note}], where `set` has the new '
   'values of columns and `changes` lists {field, old, new}. An empty cell keeps what is there.';
+
+create function api.import_returns(p_changes jsonb, p_present jsonb, p_ids jsonb) returns jsonb
+  language plpgsql stable as $$
+begin
+  return (
+    with change as (
+      select n, c, (present ->> 'class_id')::bigint as class_id,
+        c -> 'set' ? 'left_on'
+          and core.has_left((present ->> 'left_on')::date, core.today())
+          and not core.has_left((c #>> '{set,left_on}')::date, core.today()) as is_return
+      from jsonb_array_elements(p_changes) with ordinality given (c, n)
+      cross join lateral (select p_present -> (c ->> 'row') as present) stored
+    ),
+    place as (
+      select n,
+        api.student_class_refusal(class_id,
+          row_number() over (partition by class_id order by n) - 1 + coalesce(named.students, 0)) as refusal
+      from change
+      left join (
+        select (value ->> 'class_id')::bigint as class_id, count(*) as students from jsonb_each(p_ids) group by 1
+      ) named using (class_id)
+      where is_return and not c -> 'set' ? 'class_id'
+    )
+    select coalesce(
+        jsonb_agg(
+          c || jsonb_build_object('returns', is_return) || case
+            when refusal is null then '{}'
+            else jsonb_build_object(
+              'set', c -> 'set' || '{"class_id": null}',
+              'changes', c -> 'changes' || jsonb_build_object('field', 'class_id', 'old', class_id, 'new', null),
+              'note', concat_ws(' ', refusal, 'The student returns without a class.', c ->> 'note'))
+          end
+          order by n),
+        '[]')
+    from change
+    left join place using (n));
+end $$;
+comment on function api.import_returns is
+  'The changes of students, with `returns` for those who have left and return. A student who does not get '
+  'the class back returns without one, and the note says why.';
 
 create function api.import_grade_errors(p_changes jsonb, p_present jsonb) returns setof api.import_error
   language sql stable as $$

@@ -221,7 +221,9 @@ create function api.import_outcome(
     p jsonb, p_new jsonb, p_changes jsonb, p_errors api.import_error[], p_logins jsonb) returns jsonb
   language sql stable as $$
   with refused as materialized (
-    select row_number, jsonb_agg(concat_ws(' ', field, message) order by field) as messages
+    select row_number,
+      jsonb_agg(concat_ws(case when message ~ '^[A-Z]' then ': ' else ' ' end, field, message) order by field)
+        as messages
     from unnest(p_errors)
     where row_number > (p ->> 'header')::integer
     group by row_number
@@ -233,7 +235,7 @@ create function api.import_outcome(
       and (r ->> 'row')::integer not in (select row_number from unnest(p_errors) where row_number is not null)
   ), change as (
     select
-      n, (c ->> 'row')::integer as row_number, (c - 'set') || jsonb_build_object(
+      n, (c ->> 'row')::integer as row_number, c - '{set,returns}'::text[] || jsonb_build_object(
         'creates_login', p_logins ? (c ->> 'row')) as c,
       c -> 'changes' <> '[]' or p_logins ? (c ->> 'row') as is_changed
     from jsonb_array_elements(p_changes) with ordinality given (c, n)
@@ -306,6 +308,9 @@ begin
       select coalesce(jsonb_agg(r order by n), '[]')
       from jsonb_array_elements(p -> 'rows') with ordinality given (r, n)
       where v_matches ? (r ->> 'row')), v_present, v_ids);
+  if p_table = 'student' then
+    v_changes := api.import_returns(v_changes, v_present, v_ids);
+  end if;
   if v_mode = 'create' then
     execute format('select array(select %I from %I where deleted_at is null)', v_number, p_table) into v_in_use;
   end if;
@@ -346,6 +351,9 @@ begin
       then jsonb_set(c, '{set,user_id}', v_logins -> (c ->> 'row')) else c end), '[]')
     from jsonb_array_elements(v_changes) c);
   perform api.import_update(p_table, v_changes);
+  perform api.student_restore_seat((c ->> 'id')::bigint)
+    from jsonb_array_elements(v_changes) c
+    where (c ->> 'returns')::boolean;
   perform api.import_external_ids(p_table, v_source, (
     select coalesce(jsonb_agg(jsonb_build_object('id', id, 'external_id', external_id)), '[]')
     from (

@@ -317,12 +317,16 @@ declare
   v_id bigint := (p ->> 'id')::bigint;
   v_status text := api.invoice_record(v_id) ->> 'status';
   v_email text := api.invoice_recipient(v_id) ->> 'email';
+  v_left_on date := (select s.left_on from invoice i join student s on s.id = i.student_id where i.id = v_id);
 begin
   if v_status = 'draft' then
     perform core.fail('invalid_state', 'This invoice is a draft. Issue it first.');
   elsif v_status in ('paid', 'void') then
     perform core.fail('invalid_state',
       format('This invoice is %s. Reminders are only sent for unpaid invoices.', v_status));
+  elsif v_email is null and core.has_left(v_left_on, core.today()) then
+    perform core.fail('invalid_state',
+      format('The student left on %s. No reminders are sent about students who have left.', v_left_on));
   elsif v_email is null then
     perform core.fail('invalid_state',
       'Neither the parent nor the student has an email address. Add an address first.');
@@ -332,7 +336,8 @@ begin
 end $$;
 comment on function api.invoices_send_reminder is
   'Emails the invoice to its recipient and notifies the student, at most once a day. A second request on the same day '
-  'has no effect. Raises invalid_state for a draft, a paid or void invoice, and without an email address.';
+  'has no effect. Raises invalid_state for a draft, a paid or void invoice, for a student who has left, and '
+  'without an email address.';
 
 create function api.invoice_document(p_id bigint, p_kind text) returns json language plpgsql stable as $$
 declare

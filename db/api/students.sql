@@ -40,21 +40,18 @@ select core.define_record('student', p_table => 'student', p_key => 's.id', p_on
   p_condition => 's.deleted_at is null', p_deleted_condition => 's.deleted_at is not null',
   p_deleted_permission => 'student.delete', p_restore_fields => '{admission_number}',
   p_search => 's.search_text',
-  p_single_page_filters => '{class_id,roll_of_class_id}', p_narrow_filters => '{is_in_scope}',
+  p_single_page_filters => '{class_id}', p_narrow_filters => '{is_in_scope}',
   p_equals => '{grade_id}',
   p_default_sort => 'last_name',
   p_writable => '{first_name,last_name,roll_number,admission_number,date_of_birth,gender,email,phone,class_id,
     grade_id,religion_id,parent_name,parent_phone,parent_email,address,left_on,leaving_reason,user_id}');
 select core.define_filter('student', 'class_id', $$
-  s.id in (select student_id from api.class_roll() where class_id = :value::bigint)
-$$);
-select core.define_filter('student', 'roll_of_class_id', $$
-  s.id in (select student_id from api.class_roll() where class_id = :value::bigint)
+  s.id in (select student_id from core.class_roll() where class_id = :value::bigint)
 $$);
 select core.define_filter('student', 'not_class_id', 's.class_id is distinct from :value::bigint');
 select core.define_filter('student', 'without_class', '(s.class_id is null) = :value::boolean', p_is_literal => true);
 select core.define_filter('student', 'academic_year_id', $$
-  s.id in (select student_id from api.class_roll() where academic_year_id = :value::bigint)
+  s.id in (select student_id from core.class_roll() where academic_year_id = :value::bigint)
 $$);
 select core.define_filter('student', 'is_active', $$
   (:value::boolean and coalesce(s.left_on > (select core.today()), true))
@@ -145,12 +142,12 @@ comment on function api.students_create is
   'Raises plan_limit_reached if the plan allows no more students, conflict for a duplicate admission number or email, '
   'invalid_reference for an unknown class, grade or religion.';
 
-create function api.student_class_refusal(p_class_id bigint) returns text language plpgsql as $$
+create function api.student_class_refusal(p_class_id bigint, p_others bigint default 0) returns text
+  language plpgsql stable as $$
 declare
   v_class record;
   v_scope text := core.widen_scope();
 begin
-  perform from class where id = p_class_id for no key update;
   select api.class_name(c.name, c.section) as name, y.end_date, c.capacity,
       (select count(*) from core.enrolled() e where e.class_id = c.id) as students
     into v_class
@@ -160,18 +157,18 @@ begin
   perform core.restore_scope(v_scope);
   return case
     when v_class.end_date < core.today() then format('The academic year of %s has ended.', v_class.name)
-    when v_class.students >= v_class.capacity
+    when v_class.students + p_others >= v_class.capacity
       then format('The class %s has room for %s students.', v_class.name, v_class.capacity)
   end;
 end $$;
 comment on function api.student_class_refusal is
-  'Why a student who returns does not get this class back; null if they do. Locks the class.';
+  'Why a student who returns does not get this class back; null if they do. p_others are students who get a place '
+  'in it before, by the same request.';
 
-create function api.student_seat_refusal(p_student_id bigint, p_left_on date) returns text language plpgsql as $$
+create function api.student_restore_seat(p_student_id bigint) returns text language plpgsql as $$
 declare
   v_seat record;
   v_left_on date := (select left_on from student where id = p_student_id);
-  v_refusal text;
 begin
   select e.route_id, e.stop_id, e.enrollment_type, r.name,
       r.is_active and r.deleted_at is null and st.deleted_at is null as is_open
@@ -181,8 +178,7 @@ begin
     join stop st on st.id = e.stop_id
     where e.student_id = p_student_id
       and e.id = (select max(id) from transport_enrollment where student_id = p_student_id)
-      and e.cancelled_by is null
-      and e.cancel_reason = 'The student left.';
+      and e.is_ended_by_leaving;
   if not found then
     return null;
   elsif not v_seat.is_open then
@@ -190,33 +186,38 @@ begin
   end if;
   begin
     insert into transport_enrollment (
-      student_id, route_id, stop_id, enrollment_type, status, cancelled_at, cancel_reason)
+      student_id, route_id, stop_id, enrollment_type, status, cancelled_at, cancel_reason, is_ended_by_leaving)
       values (p_student_id, v_seat.route_id, v_seat.stop_id, v_seat.enrollment_type,
         case when v_left_on is null then 'active' else 'cancelled' end, core.day_begins(v_left_on),
-        case when v_left_on is not null then 'The student left.' end);
+        case when v_left_on is not null then 'The student left.' end, v_left_on is not null);
   exception when sqlstate 'S409A' then
-    get stacked diagnostics v_refusal = message_text;
+    return sqlerrm;
   end;
-  return v_refusal;
+  return null;
 end $$;
-comment on function api.student_seat_refusal is
-  'Gives a student who returns the seat in the bus back that ended because they left. Returns why not, or null.';
+comment on function api.student_restore_seat is
+  'Gives a student who returns the seat in the bus back that ended because the student left. Returns why not, or null.';
 
-create function api.student_return(p jsonb, p_left_on date) returns json language plpgsql as $$
+create function api.student_return(p jsonb, p_class_id bigint) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
+  v_scope text;
   v_class_refusal text;
   v_seat_refusal text;
   v_answer json;
 begin
-  if not p ? 'class_id' then
-    v_class_refusal := api.student_class_refusal((select class_id from student where id = v_id));
+  -- A record that was read and sent back names the class, too.
+  if not p ? 'class_id' or p ? 'read_only' and (p ->> 'class_id')::bigint = p_class_id then
+    v_scope := core.widen_scope();
+    perform from class where id = p_class_id for no key update;
+    perform core.restore_scope(v_scope);
+    v_class_refusal := api.student_class_refusal(p_class_id);
     if v_class_refusal is not null then
       p := p || '{"class_id": null}';
     end if;
   end if;
   perform api.person_save('student', p);
-  v_seat_refusal := api.student_seat_refusal(v_id, p_left_on);
+  v_seat_refusal := api.student_restore_seat(v_id);
   v_answer := api.student_record(v_id);
   if num_nonnulls(v_class_refusal, v_seat_refusal) > 0 then
     v_answer := v_answer::jsonb || jsonb_build_object('not_restored', (
@@ -227,13 +228,14 @@ begin
   return v_answer;
 end $$;
 comment on function api.student_return is
-  'Updates a student who left on p_left_on and returns. Answers the student, with not_restored, [{field, message}], if '
-  'the class, unless the request names one, or the seat in the bus could not be given back.';
+  'Updates a student who has left the class p_class_id and returns. Answers the student, with not_restored, [{field, message}], if the '
+  'class, unless the request names another one, or the seat in the bus could not be given back.';
 
 create function api.students_update(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
   v_left_on date;
+  v_class_id bigint;
   v_given jsonb;
 begin
   if core.is_restore('student', p) and core.deleted_record('student', v_id) is not null then
@@ -245,10 +247,10 @@ begin
     perform core.enforce_plan_limits();
   end if;
   if p ?| '{is_active,left_on}' then
-    select left_on into v_left_on from student where id = v_id;
+    select left_on, class_id into v_left_on, v_class_id from student where id = v_id;
     v_given := api.person_with_left_on('student', p);
     if core.has_left(v_left_on, core.today()) and not core.has_left((v_given ->> 'left_on')::date, core.today()) then
-      return api.student_return(v_given, v_left_on);
+      return api.student_return(v_given, v_class_id);
     end if;
   end if;
   perform api.person_save('student', p);

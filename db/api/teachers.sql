@@ -78,7 +78,7 @@ select core.define_record('teacher_class', p_table => 'class', p_key => 'c.id',
     c.id as class_id, api.class_name(c.name, c.section) as class_name, c.grade_id, g.name as grade_name,
     c.academic_year_id,
     s.is_class_teacher, s.subjects,
-    (select count(distinct r.student_id) from api.class_roll() r where r.class_id = c.id) as student_count
+    (select count(distinct r.student_id) from core.class_roll() r where r.class_id = c.id) as student_count
   $$,
   p_search => $$public.search_form(concat_ws(' ', c.name, c.section, g.name))$$,
   p_equals => '{s.teacher_id,academic_year_id}',
@@ -206,6 +206,8 @@ create function api.teachers_delete(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p ->> 'id')::bigint;
   v_user_id bigint;
+  -- The class of a teacher who has left shows no class teacher.
+  v_has_left boolean := core.has_left((select left_on from teacher where id = v_id), core.today());
   v_classes text[];
 begin
   perform api.require_teacher(v_id);
@@ -214,7 +216,10 @@ begin
     from class c
     join academic_year y on y.id = c.academic_year_id
     where y.end_date >= coalesce((select start_date from academic_year where is_current), core.today())
-      and c.id in (select class_id from core.class_staff() where teacher_id = v_id)
+      and c.id in (
+        select s.class_id
+        from core.class_staff() s
+        where s.teacher_id = v_id and not (s.is_class_teacher and v_has_left))
     order by y.start_date, c.name, c.section);
   if v_classes <> '{}' then
     perform core.fail('in_use', format(
@@ -225,6 +230,9 @@ begin
   select user_id into v_user_id from teacher where id = v_id;
   if v_user_id is not null then
     perform api.login_remove(v_user_id);
+  end if;
+  if v_has_left then
+    update class set class_teacher_id = null where class_teacher_id = v_id;
   end if;
   update teacher set deleted_at = now() where id = v_id;
   perform core.enforce_plan_limits();

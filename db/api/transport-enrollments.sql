@@ -90,11 +90,12 @@ begin
       format('The student is already enrolled in %s. Cancel that enrollment first.', v_route_name));
   end if;
   insert into transport_enrollment (
-    student_id, route_id, stop_id, enrollment_type, status, cancelled_at, cancel_reason)
+    student_id, route_id, stop_id, enrollment_type, status, cancelled_at, cancel_reason, is_ended_by_leaving)
     values (v_student_id, v_route_id, v_stop_id, p ->> 'enrollment_type',
       case when v_left_on is null then 'active' else 'cancelled' end,
       core.day_begins(v_left_on),
-      case when v_left_on is not null then 'The student left.' end)
+      case when v_left_on is not null then 'The student left.' end,
+      v_left_on is not null)
     returning id into v_id;
   return api.transport_enrollment_record(v_id);
 end $$;

@@ -424,10 +424,9 @@ begin
   select t.id,
       array(select distinct cs.class_id from core.class_staff() cs where cs.teacher_id = t.id),
       array(
-        select distinct e.class_id
-        from enrollment e
-        where e.student_id = u.student_id
-          and (e.status = 'completed' or core.covers(e.starts_on, e.ends_on, (select core.today()))))
+        select distinct r.class_id
+        from core.class_roll() r
+        where r.student_id = u.student_id)
     into v_teacher_id, v_taught_ids, v_attended_ids
     from (select core.user_id() as id, core.student_id() as student_id) u
     left join teacher t on t.user_id = u.id and t.deleted_at is null;

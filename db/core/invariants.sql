@@ -181,7 +181,7 @@ comment on function core.invariant_student_fee_items is
 create function core.invariant_enrollment() returns setof jsonb language sql stable as $$
   select jsonb_build_object('student', s.id, 'class', s.class_id, 'enrolled_in', e.class_id)
   from student s
-  left join enrollment e on e.student_id = s.id and core.covers(e.starts_on, e.ends_on, core.today())
+  left join enrollment e on e.student_id = s.id and core.has_not_ended(e.starts_on, e.ends_on, core.today())
   where case when s.deleted_at is null and not core.has_left(s.left_on, core.today()) then s.class_id end
       is distinct from e.class_id
     or e.ends_on is distinct from s.left_on and e.id is not null

@@ -32,6 +32,10 @@ comment on column driver.left_on is
 comment on column driver.is_active is
   'Whether left_on is null. A trigger keeps it; only the previous release reads it.';
 
+alter table transport_enrollment add column is_ended_by_leaving boolean not null default false;
+comment on column transport_enrollment.is_ended_by_leaving is
+  'Whether it ends because the student leaves. A student who returns gets this seat back.';
+
 create function school_today() returns date language sql stable
   return (now() at time zone coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC'))::date;
 comment on function school_today is 'Today in the time zone of the school, for triggers.';
@@ -77,7 +81,8 @@ update enrollment e
   from student s
   where s.id = e.student_id and s.left_on is not null and e.status = 'active';
 update transport_enrollment e
-  set status = 'cancelled', cancelled_at = greatest(s.updated_at, e.created_at), cancel_reason = 'The student left.'
+  set status = 'cancelled', cancelled_at = greatest(s.updated_at, e.created_at), cancel_reason = 'The student left.',
+    is_ended_by_leaving = true
   from student s
   where s.id = e.student_id and s.left_on is not null and e.status = 'active';
 alter table student enable trigger user;
@@ -335,14 +340,20 @@ begin
         when new.left_on = school_today() then now()
         when new.left_on is not null then greatest(new.left_on::timestamp at time zone v_time_zone, created_at)
       end,
-      cancel_reason = case when new.left_on is not null then 'The student left.' end
+      cancel_reason = case when new.left_on is not null then 'The student left.' end,
+      is_ended_by_leaving = new.left_on is not null
     where student_id = new.id
-      and coalesce(cancelled_at > clock_timestamp(), true)
-      and (new.left_on is not null or status = 'cancelled');
+      and (
+        coalesce(cancelled_at > clock_timestamp(), true) and (new.left_on is not null or status = 'cancelled')
+        -- The day on which the student left is corrected.
+        or is_ended_by_leaving
+          and old.left_on <= school_today()
+          and new.left_on <= school_today()
+          and id = (select max(id) from transport_enrollment where student_id = new.id));
   return null;
 end $$;
 comment on function student_change_seat() is
-  'Ends the transport of a student on the day left_on, or moves its end while that day is ahead.';
+  'Ends the transport of a student on the day left_on, or moves its end with that day.';
 create trigger change_seat after update on student
   for each row when (new.left_on is distinct from old.left_on)
   execute function student_change_seat();

@@ -1,5 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
 import type { Student } from '../support/fixtures/classes.ts';
+import { fileForm } from '../support/fixtures/pictures.ts';
 import { serviceWithSchool, testPassword, unique } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool();
@@ -20,12 +21,12 @@ const grade = await school.insert('grade', { name: 'One' });
 const nextClass = await create('/api/classes', { name: 'Next', grade_id: grade, academic_year_id: nextYear });
 
 /** A student with a login and a parent, alone in a class and in a bus with one seat each. */
-async function pupil() {
+async function pupil(academicYear = year) {
   const name = unique('Leaver');
   const classId = await create('/api/classes', {
     name: unique('Class'),
     grade_id: grade,
-    academic_year_id: year,
+    academic_year_id: academicYear,
     capacity: 1,
   });
   const busId = await create('/api/transport/buses', { registration_number: unique('BUS'), capacity: 1 });
@@ -58,6 +59,9 @@ async function pupil() {
   });
   return { id: data.id, userId: data.user_id, name, classId, routeId, stopId, credentials, parent };
 }
+/** A year from one day until another, both given as days from today. */
+const endedYear = (from: number, until: number) =>
+  school.insert('academic_year', { name: unique('Year'), start_date: day(from), end_date: day(until) });
 type Pupil = Awaited<ReturnType<typeof pupil>>;
 
 const change = (student: Pupil, fields: object, status = 200) =>
@@ -201,7 +205,7 @@ const table: Record<string, unknown[]> = {
   'place in the class for another': [409, 409, 201, 201, 201, 201],
 };
 
-describe('what the consumers show of a student who', () => {
+describe('what each endpoint shows of a student in the state', () => {
   test.each(Object.keys(states) as State[])('%s', async (state) => {
     const before = await total();
     const student = await pupil();
@@ -235,11 +239,15 @@ describe('left_on', () => {
     const refused = await change(student, { is_active: true, left_on: day(-1) }, 400);
     expect(refused.details).toMatchObject([{ path: 'is_active' }]);
     const reason = await change(student, { is_active: true, leaving_reason: 'Other' }, 400);
-    expect(reason.details).toMatchObject([{ path: 'leaving_reason', message: 'needs left_on' }]);
+    expect(reason.details).toMatchObject([{ path: 'leaving_reason', message: 'is only allowed with left_on' }]);
   });
 
   test('that is corrected moves the end of the enrollment, also in the past', async () => {
     const student = await pupil();
+    await school.database.query(`update ${schema}.transport_enrollment set created_at = $1 where student_id = $2`, [
+      day(-50),
+      student.id,
+    ]);
     const ends = () =>
       school.database.query(
         `select ends_on::text, status, (select to_char(cancelled_at, 'YYYY-MM-DD') from ${schema}.transport_enrollment
@@ -255,7 +263,7 @@ describe('left_on', () => {
     await change(student, { left_on: day(-3) });
     expect((await ends())[0]).toMatchObject({ ends_on: day(-3), status: 'withdrawn' });
     await change(student, { left_on: day(-6) });
-    expect((await ends())[0]).toMatchObject({ ends_on: day(-6), status: 'withdrawn' });
+    expect((await ends())[0]).toMatchObject({ ends_on: day(-6), status: 'withdrawn', seat: day(-6) });
   });
 
   test('ahead goes with a student to another class', async () => {
@@ -266,6 +274,20 @@ describe('left_on', () => {
     expect(await counted(`/api/attendance/class/${student.classId}?date=${day(0)}`)).toBe(0);
     expect(await counted(`/api/attendance/class/${other}?date=${day(8)}`)).toBe(1);
     expect(await counted(`/api/attendance/class/${other}?date=${day(9)}`)).toBe(0);
+  });
+
+  test('after the last day of a year keeps the student in the class of that year', async () => {
+    const student = await pupil(await endedYear(-990, -910));
+    await school.database.query(`update ${schema}.enrollment set starts_on = $1 where student_id = $2`, [
+      day(-980),
+      student.id,
+    ]);
+    const students = async () =>
+      (await admin.get<{ student_count: number }>(`/api/classes/${student.classId}`)).data.student_count;
+    await change(student, { left_on: day(-909) });
+    expect([await students(), await counted(`/api/students?class_id=${student.classId}`)]).toEqual([1, 1]);
+    await change(student, { left_on: day(-950) });
+    expect([await students(), await counted(`/api/students?class_id=${student.classId}`)]).toEqual([0, 0]);
   });
 
   test('of a new student is kept, without an enrollment if it is past', async () => {
@@ -324,6 +346,42 @@ describe('a student who returns', () => {
       ],
     });
     await change(student, { class_id: student.classId }, 409);
+  });
+
+  test('is in no class of a year that has ended, also if the whole record is sent back', async () => {
+    const student = await pupil(await endedYear(-900, -500));
+    const { data: before } = await change(student, { left_on: day(-7) });
+    const { data } = await change(student, { ...before, is_active: true });
+    expect(data).toMatchObject({
+      class_id: null,
+      not_restored: [{ field: 'class_id', message: expect.stringContaining('has ended') }],
+    });
+  });
+
+  test('by a file gets class and seat back, or returns without the class if it is full', async () => {
+    const [one, two] = [await pupil(), await pupil()];
+    for (const student of [one, two]) await change(student, { left_on: day(-7) });
+    await admin.post('/api/students', { first_name: 'An', last_name: 'Other', class_id: two.classId }, 201);
+    const numbers = await Promise.all(
+      [one, two].map(
+        async ({ id }) => (await admin.get<{ admission_number: string }>(`/api/students/${id}`)).data.admission_number,
+      ),
+    );
+    const file = `admission_number,is_active\n${numbers.map((number) => `${number},yes\n`).join('')}`;
+    const form = fileForm(Buffer.from(file), 'students.csv', 'text/csv', 'file');
+    form.set('mode', 'update');
+    const { data } = await admin.send<{ result: { changed: { note: string | null }[] } }>(
+      'POST',
+      '/api/students/import',
+      { body: form },
+    );
+    expect(data.result.changed.map(({ note }) => note)).toEqual([
+      null,
+      expect.stringContaining('has room for 1 students. The student returns without a class.'),
+    ]);
+    const classOf = async ({ id }: { id: number }) => (await admin.get<Student>(`/api/students/${id}`)).data.class_id;
+    expect([await classOf(one), await classOf(two)]).toEqual([one.classId, null]);
+    expect(await counted(`/api/transport/enrollments?student_id=${one.id}&status=active`)).toBe(1);
   });
 
   test('is refused if the request names a full class', async () => {

@@ -63,8 +63,9 @@ const granted: Record<string, string[]> = {
   school_tenant: [
     'attending',
     'class_staff',
-    'covers',
+    'has_not_ended',
     'enrolled',
+    'class_roll',
     'given_left_on',
     'has_left',
     'left_on_faults',

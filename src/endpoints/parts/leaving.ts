@@ -10,12 +10,12 @@ export const leaving = {
       .optional()
       .meta({
         description:
-          'False sets `left_on` to today, unless it is given. True sets it to null. If both fields are sent, the ' +
-          'one that differs from the present value counts.',
+          'False sets `left_on` to today, unless it is given. True returns a person who has left. If both fields are ' +
+          'sent, the one that differs from the present value counts.',
       }),
     left_on: dateOf(
       'leaving',
-      'The first day on which the person is no longer here. Null returns the person.',
+      'The first day on which the person is no longer here. Null: the person stays or returns.',
     ).nullish(),
     leaving_reason: optionalText(500).meta({
       description: 'Only with `left_on`.',
