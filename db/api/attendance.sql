@@ -51,7 +51,7 @@ select core.define_record('attendance', p_table => 'attendance', p_key => 'm.stu
     m.id, m.student_id, core.full_name(s.first_name, s.last_name) as student_name, s.first_name, s.last_name,
     s.roll_number, s.admission_number,
     m.class_id, api.class_name(c.name, c.section) as class_name, m.date, m.status,
-    coalesce(m.is_excused, false) as is_excused, m.note,
+    m.is_excused, m.note,
     (select json_build_object('id', x.id, 'from_date', x.from_date, 'to_date', x.to_date, 'reason', x.reason)
       from student_absence x
       where x.student_id = m.student_id and m.date between x.from_date and x.to_date) as announced_absence,
@@ -275,6 +275,7 @@ begin
                 where g.student_id = excluded.student_id
                   and (g.is_excused <> a.is_excused
                     or (g.note is not null and nullif(g.note, '') is distinct from a.note))))
+            and not exists (select from student s where s.id = a.student_id and s.deleted_at is not null)
             -- This class may overwrite the mark of another class if the student was enrolled in this one on that day,
             -- or was not enrolled in the other one.
             and (a.class_id = excluded.class_id

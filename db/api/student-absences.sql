@@ -37,8 +37,23 @@ comment on function api.students_absences_list is
 create function api.students_absences_create(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint;
+  v_other record;
 begin
   perform core.record_lock('student', (p ->> 'student_id')::bigint);
+  select a.id, a.from_date, a.to_date
+    into v_other
+    from student_absence a
+    where a.student_id = (p ->> 'student_id')::bigint
+      and a.from_date <= (p ->> 'to_date')::date
+      and a.to_date >= (p ->> 'from_date')::date
+    order by a.from_date
+    limit 1;
+  if found then
+    perform core.refuse_field('conflict',
+      case when v_other.to_date < (p ->> 'to_date')::date then 'from_date' else 'to_date' end,
+      format('The absence %s of the student is announced from %s to %s. Delete it first.',
+        v_other.id, v_other.from_date, v_other.to_date));
+  end if;
   v_id := core.record_insert('student_absence', p || jsonb_build_object(
     'announced_by', core.user_id(), 'announced_by_name', api.user_name()));
   return api.student_absence_record(v_id);

@@ -23,6 +23,11 @@ $$;
 comment on function core.marks_without_notes is
   'The marks of a class and a day without notes and announced absences, which other systems should not get.';
 
+create function core.without_leaving_reason(p_person json) returns json language sql immutable
+  return (p_person::jsonb - 'leaving_reason')::json;
+comment on function core.without_leaving_reason is
+  'The record of a student or a teacher without the reason of leaving, which other systems should not get.';
+
 create function core.webhook_data(p_type text, p_key jsonb) returns json language plpgsql as $$
 declare
   v_id bigint := (p_key ->> 'id')::bigint;
@@ -41,8 +46,8 @@ begin
     end;
   else
     v_data := case split_part(p_type, '.', 1)
-      when 'student' then api.student_record(v_id)
-      when 'teacher' then api.teacher_record(v_id)
+      when 'student' then core.without_leaving_reason(api.student_record(v_id))
+      when 'teacher' then core.without_leaving_reason(api.teacher_record(v_id))
       when 'class' then api.class_record(v_id)
       when 'invoice' then api.invoice_with_payments(v_id)
       when 'payment' then api.payment_record(v_id)

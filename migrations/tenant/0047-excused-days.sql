@@ -16,6 +16,17 @@ alter table attendance_day
   add column excused integer not null default 0;
 comment on column attendance_day.excused is 'The absences that are excused. absent counts them too.';
 
+create function attendance_drop_excuse() returns trigger language plpgsql set search_path from current as $$
+begin
+  new.is_excused := false;
+  return new;
+end $$;
+comment on function attendance_drop_excuse() is
+  'A present student needs no excuse. For the previous release, which changes only the status.';
+create trigger drop_excuse before update of status on attendance
+  for each row when (new.status = 'present' and new.is_excused and old.status <> 'present')
+  execute function attendance_drop_excuse();
+
 -- @allow replace-function: it also keeps whether a mark was excused, and its note.
 create or replace function attendance_record_corrections() returns trigger
   language plpgsql set search_path from current as $$
@@ -25,7 +36,10 @@ begin
     corrected_by, corrected_by_name, corrected_at
   )
     select
-      b.id, b.student_id, b.class_id, b.status, b.is_excused, b.note, b.marked_by, b.marked_by_name, b.marked_at,
+      b.id, b.student_id, b.class_id, b.status, b.is_excused,
+      -- A note that is replaced or removed may have been about another student.
+      case when a.status <> b.status then b.note end,
+      b.marked_by, b.marked_by_name, b.marked_at,
       a.marked_by, a.marked_by_name, a.marked_at
     from before b
     join after a on a.id = b.id

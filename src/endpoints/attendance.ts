@@ -42,7 +42,7 @@ const AttendanceInput = z
             status,
             is_excused: z
               .boolean()
-              .optional()
+              .nullish()
               .meta({
                 description:
                   'Whether the absence or lateness is excused. Without it, a mark keeps it while its status stays, ' +
@@ -52,7 +52,7 @@ const AttendanceInput = z
               .string()
               .trim()
               .max(500)
-              .optional()
+              .nullish()
               .meta({
                 description: 'An empty text removes it. Without it, a mark keeps it while its status stays.',
                 examples: ['Fever, the mother called'],
@@ -75,7 +75,7 @@ export const Marked = z
     date,
     marked: z.int().meta({ description: 'Number of students in the request.' }),
     ...counts,
-    corrected: z.int().meta({ description: 'Number of students whose existing mark had another status or class.' }),
+    corrected: z.int().meta({ description: 'Number of students whose existing mark changed.' }),
     unchanged: z.int().meta({ description: 'Number of students who already had this mark.' }),
   })
   .meta({ id: 'AttendanceMarked' });
@@ -86,7 +86,10 @@ const corrections = z
       .object({
         status,
         is_excused: isExcused,
-        note,
+        note: note.meta({
+          description:
+            'The note, if the correction changed the status. A note that is only replaced or removed is not kept.',
+        }),
         class_id: id,
         marked_by_name: z.string().nullable(),
         marked_at: timestamp,
@@ -110,7 +113,7 @@ export const AttendanceMark = z
     class_name: z.string(),
     date,
     status: status.nullable(),
-    is_excused: isExcused,
+    is_excused: isExcused.nullable().meta({ description: 'Null while the student is not marked.' }),
     note,
     announced_absence: z
       .object({ id, from_date: date, to_date: date, reason: z.string().meta({ examples: ['Operation'] }) })

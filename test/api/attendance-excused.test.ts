@@ -87,12 +87,45 @@ describe('an excused mark', () => {
     expect(await excuses(classId)).toEqual([['present', false, null]]);
     const [row] = await sheet(classId);
     expect(row?.corrections.map(({ status, is_excused, note }) => [status, is_excused, note])).toEqual([
-      ['absent', true, 'Fever'],
-      ['absent', false, 'Fever'],
+      // A note that is replaced or removed is in no correction.
+      ['absent', true, null],
+      ['absent', false, null],
       ['absent', false, null],
       ['absent', true, 'Flu'],
     ]);
     await expectTotals();
+  });
+
+  test('can be sent back as the sheet shows it, also by an app that knows no excuses', async () => {
+    const { classId, students } = await addClass(2);
+    const [one = 0, two = 0] = students;
+    await school.admin.post(
+      `/api/students/${one}/absences`,
+      { from_date: today, to_date: today, reason: 'Operation' },
+      201,
+    );
+    const again = async () =>
+      (await sheet(classId)).map(({ student_id, is_excused, note }) => ({
+        ...{ student_id, is_excused, note },
+        status: 'absent' as const,
+      }));
+    await markRecords(classId, today, await again());
+    expect(await excuses(classId)).toEqual([
+      ['absent', true, null],
+      ['absent', false, null],
+    ]);
+    await markRecords(classId, today, [{ student_id: two, status: 'absent', note: 'Fever' }]);
+    expect(await markRecords(classId, today, await again())).toMatchObject({ corrected: 0, unchanged: 2 });
+  });
+
+  test('of a student who was deleted can be sent again with the others, but changes nothing', async () => {
+    const { classId, students } = await addClass(1);
+    const [student_id = 0] = students;
+    await markRecords(classId, today, [{ student_id, status: 'absent' }]);
+    await school.admin.delete(`/api/students/${student_id}`);
+    const again = [{ student_id, status: 'absent' as const, is_excused: true, note: 'Fever' }];
+    expect(await markRecords(classId, today, again)).toMatchObject({ corrected: 0, unchanged: 1 });
+    expect(await excuses(classId)).toEqual([['absent', false, null]]);
   });
 
   test('is refused for a student who is present', async () => {
@@ -100,7 +133,7 @@ describe('an excused mark', () => {
     const records = [{ student_id: students[0], status: 'present', is_excused: true }];
     const answer = await school.admin.post(`${path}/mark`, { class_id: classId, date: today, records }, 400);
     expect(answer).toMatchObject({ details: [{ path: 'records.0.is_excused' }] });
-    expect(await excuses(classId)).toEqual([[null, false, null]]);
+    expect(await excuses(classId)).toEqual([[null, null, null]]);
   });
 
   test('notifies the parents only when it is no longer excused', async () => {

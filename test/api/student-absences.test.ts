@@ -76,8 +76,12 @@ describe('an announced absence', () => {
       [today, day(366)],
     ] as const)
       expect(await school.admin.post(url, body(from, to), 400)).toMatchObject({ details: [{ path: 'to_date' }] });
-    await school.admin.post(url, body(today, day(365)), 201);
-    await school.admin.post(url, body(day(365), day(366)), 409);
+    const { id } = (await school.admin.post<Absence>(url, body(today, day(365)), 201)).data;
+    const overlaps = async (from: string, to: string) =>
+      (await school.admin.post(url, body(from, to), 409)).details.map(({ path, message }) => [path, message]);
+    const message = `The absence ${id} of the student is announced from ${today} to ${day(365)}. Delete it first.`;
+    expect(await overlaps(day(365), day(366))).toEqual([['from_date', message]]);
+    expect(await overlaps(day(-3), today)).toEqual([['to_date', message]]);
     await school.admin.post(url, body(day(366), day(367)), 201);
     await school.admin.post(url, { ...body(day(400), day(400)), reason: ' ' }, 400);
   });
@@ -109,10 +113,11 @@ describe('an announced absence', () => {
 test('notes and reasons are in no webhook and no analytics, and an erasure deletes them', async () => {
   const { classId, students } = await addClass(1);
   const [student_id = 0] = students;
-  await school.admin.post('/api/webhooks', { url: 'https://hooks.example.org/', events: ['attendance.marked'] }, 201);
+  await school.admin.post('/api/webhooks', { url: 'https://hooks.example.org/', events: ['attendance.marked', 'student.updated'] }, 201);
   await announce(student_id, today, today);
   await markRecords(classId, today, [{ student_id, status: 'absent', note: 'Secret illness' }]);
-  await markRecords(classId, today, [{ student_id, status: 'absent', note: 'Secret fever' }]);
+  await markRecords(classId, today, [{ student_id, status: 'late', note: 'Secret fever' }]);
+  await school.admin.put(`/api/students/${student_id}`, { left_on: day(30), leaving_reason: 'Secret fever' });
   await service.settled();
   const everything = async (schema: string) => {
     const tables = await service.database.query<{ name: string }>(
@@ -131,11 +136,16 @@ test('notes and reasons are in no webhook and no analytics, and an erasure delet
     return found.toSorted();
   };
   expect(await service.database.query(`select from ${school.schema}.webhook_event`)).not.toEqual([]);
-  expect(await everything(school.schema)).toEqual(['attendance', 'attendance_correction', 'student_absence']);
+  expect(await everything(school.schema)).toEqual([
+    'attendance',
+    'attendance_correction',
+    'student',
+    'student_absence',
+  ]);
   expect(await everything('mart')).toEqual([]);
   expect(await everything('platform')).toEqual([]);
   await service.database.query('select core.student_erase($1, $2)', [school.id, student_id]);
   expect(await everything(school.schema)).toEqual([]);
-  expect((await sheet(classId)).map(({ status, note }) => [status, note])).toEqual([['absent', null]]);
+  expect((await sheet(classId)).map(({ status, note }) => [status, note])).toEqual([['late', null]]);
   await expectTotals();
 });
