@@ -228,8 +228,9 @@ begin
   return v_answer;
 end $$;
 comment on function api.student_return is
-  'Updates a student who has left the class p_class_id and returns. Answers the student, with not_restored, [{field, message}], if the '
-  'class, unless the request names another one, or the seat in the bus could not be given back.';
+  'Updates a student who has left the class p_class_id and returns. Answers the student, with not_restored, '
+  '[{field, message}], if the class, unless the request names another one, or the seat in the bus could not be given '
+  'back.';
 
 create function api.students_update(p jsonb) returns json language plpgsql as $$
 declare

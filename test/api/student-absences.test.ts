@@ -113,7 +113,11 @@ describe('an announced absence', () => {
 test('notes and reasons are in no webhook and no analytics, and an erasure deletes them', async () => {
   const { classId, students } = await addClass(1);
   const [student_id = 0] = students;
-  await school.admin.post('/api/webhooks', { url: 'https://hooks.example.org/', events: ['attendance.marked', 'student.updated'] }, 201);
+  await school.admin.post(
+    '/api/webhooks',
+    { url: 'https://hooks.example.org/', events: ['attendance.marked', 'student.updated'] },
+    201,
+  );
   await announce(student_id, today, today);
   await markRecords(classId, today, [{ student_id, status: 'absent', note: 'Secret illness' }]);
   await markRecords(classId, today, [{ student_id, status: 'late', note: 'Secret fever' }]);
