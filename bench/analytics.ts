@@ -42,8 +42,8 @@ const facts = `
   insert into mart.class select tenant_id, c, 1, 'Grade ' || (c + 1) / 2, chr(65 + c % 2), 30 from schools, generate_series(1, 24) c;
   insert into mart.enrollment (tenant_id, class_id, month, gender, students, joiners, leavers)
     select tenant_id, c, date '2026-09-01' + m * interval '1 month', g, 12, 1, 1 from schools, generate_series(1, 24) c, generate_series(0, 9) m, unnest('{female,male}'::text[]) g;
-  insert into mart.attendance_day (tenant_id, class_id, date, present, late, absent)
-    select tenant_id, c, date '2026-09-01' + d, 22 + (n + c + d) % 3, d % 2, 3 - (n + c + d) % 3 from schools, generate_series(1, 24) c, generate_series(0, 299) d where d % 7 < 5;
+  insert into mart.attendance_by_day (tenant_id, class_id, date, present, late, absent, excused)
+    select tenant_id, c, date '2026-09-01' + d, 22 + (n + c + d) % 3, d % 2, 3 - (n + c + d) % 3, 0 from schools, generate_series(1, 24) c, generate_series(0, 299) d where d % 7 < 5;
   insert into mart.fee_amount (tenant_id, academic_year_id, month, source, component, currency, billed, discounted, waived, collected, overdue)
     select tenant_id, 1, date '2026-09-01' + m * interval '1 month', 'student_fees', f, 'USD', 1000, 0, 0, 500 + n % 500, 0 from schools, generate_series(0, 9) m, unnest('{Tuition,Transport,Books}'::text[]) f;
   insert into mart.notification_day (tenant_id, date, event, channel, messages, pending, sent, failed, dropped, read)

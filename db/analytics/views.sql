@@ -71,7 +71,7 @@ create view analytics.attendance_days with (security_invoker = true) as
     f.tenant_id, c.academic_year_id, f.class_id, c.grade, f.date, f.present, f.late, f.absent, f.excused,
     f.present + f.late + f.absent as marked,
     round((f.present + f.late)::numeric / nullif(f.present + f.late + f.absent, 0), 4) as attendance_rate
-  from mart.attendance_day f
+  from mart.attendance_by_day f
   join platform.tenant t on t.id = f.tenant_id
   left join mart.class c on c.tenant_id = f.tenant_id and c.class_id = f.class_id;
 comment on view analytics.attendance_days is
@@ -87,7 +87,7 @@ create view analytics.attendance_months with (security_invoker = true) as
     f.tenant_id, c.academic_year_id, f.class_id, c.grade, f.month, f.days, f.present, f.late, f.absent, f.excused,
     f.present + f.late + f.absent as marked,
     round((f.present + f.late)::numeric / nullif(f.present + f.late + f.absent, 0), 4) as attendance_rate
-  from mart.attendance_month f
+  from mart.attendance_by_month f
   join platform.tenant t on t.id = f.tenant_id
   left join mart.class c on c.tenant_id = f.tenant_id and c.class_id = f.class_id;
 comment on view analytics.attendance_months is

@@ -56,10 +56,10 @@ insert into core.analytics_part (refresh_order, name, target, watched, retention
     ) month
     group by stay.class_id, stay.gender, month.first
   $$),
-  (2, 'attendance_days', 'attendance_day', '{attendance_day}', null, $$
+  (2, 'attendance_days', 'attendance_by_day', '{attendance_day}', null, $$
     select class_id, date, present, late, absent, excused from attendance_day where present + late + absent > 0
   $$),
-  (3, 'attendance_months', 'attendance_month', '{attendance_day}', null, $$
+  (3, 'attendance_months', 'attendance_by_month', '{attendance_day}', null, $$
     select
       class_id,
       date_trunc('month', date::timestamp)::date as month,

@@ -23,6 +23,10 @@ const cases: Record<Rule, { violates: string[]; passes: string[]; earlier?: stri
     violates: ['alter table student alter column shelf set not null'],
     passes: ['alter table student alter column locker set not null'],
   },
+  'facts-column': {
+    violates: ['alter table mart.class add column locker text'],
+    passes: ['create table mart.locker (tenant_id bigint, locker text)'],
+  },
   'not-null-column': {
     violates: ['alter table student add column locker text not null'],
     passes: ["alter table student add column locker text not null default ''"],

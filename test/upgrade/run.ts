@@ -140,6 +140,13 @@ export async function runUpgrade({ release, seconds, print }: UpgradeOptions): P
     if (code !== 0) throw new Error(`The migration of the ${side} release ended with ${String(code)}:\n${stderr}`);
   }
 
+  /** Computes the facts for analysts with the functions that are installed, on the tables of this version. */
+  async function refreshAnalytics(side: Side): Promise<void> {
+    const { code, stdout, stderr } = await program(side, 'src/cli/main.ts', ['analytics', 'refresh']).ended;
+    if (code !== 0)
+      throw new Error(`The analytics of the ${side} release ended with ${String(code)}:\n${stdout}\n${stderr}`);
+  }
+
   /** Keeps a transaction open in a school, so that its migration has to wait. */
   async function openTransaction(school: School): Promise<void> {
     const client = new pg.Client({ connectionString: url });
@@ -193,6 +200,7 @@ export async function runUpgrade({ release, seconds, print }: UpgradeOptions): P
         old = await run('old');
         if (current) await stop('new', current);
         await migrate('old');
+        await refreshAnalytics('old');
         await rest();
         await requireReady('old', old.target.url);
       });
@@ -200,6 +208,7 @@ export async function runUpgrade({ release, seconds, print }: UpgradeOptions): P
         await migrate('new', ['up']);
         current = await run('new');
         await stop('old', old);
+        await refreshAnalytics('new');
         await rest();
       });
     } finally {

@@ -10,6 +10,9 @@ export const rules = {
   'set-not-null':
     'It reads the whole table while nobody can use it. First add `check (column is not null) not valid`, ' +
     'validate it in the next migration, then set not null.',
+  'facts-column':
+    'The previous release writes all columns of a table of mart, and fails with one that it does not know. Make a ' +
+    'new table, and drop the old one in the next release.',
   'not-null-column': 'It fails if the table has rows. Give the column a constant default.',
   'volatile-default':
     'Each row needs a value of its own, so the whole table is written again while nobody can read ' +
@@ -298,6 +301,7 @@ export async function inspectMigration(text: string, history: MigrationHistory):
             ? 'reads every row'
             : 'changes the catalog';
       affect(table, 'AccessExclusiveLock', work);
+      if (table.startsWith('mart.')) find('facts-column', `adds ${column}`);
       if (volatileName) find('volatile-default', `adds ${column} with ${volatileName}`);
       else if (parts.some(({ contype }) => contype === 'CONSTR_NOTNULL') && !default_)
         find('not-null-column', `adds ${column} as not null without a default`);
