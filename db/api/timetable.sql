@@ -86,7 +86,7 @@ select core.define_record('timetable_slot', p_table => 'timetable_slot', p_key =
   p_unversioned_fields => '{start_time,end_time,class_room,home_room_id,swapped_with}');
 select core.define_filter('timetable_slot', 'room_id', $$
   (ts.room_id = :value::bigint
-    or ts.room is null and ts.class_id in (select id from class where home_room_id = :value::bigint))
+    or ts.room is null and ts.class_id = any (array(select id from class where home_room_id = :value::bigint)))
 $$);
 select core.define_sort('timetable_slot', 'day_of_week',
   'ts.day_of_week', 'ts.period', 'g.sequence nulls last', 'platform.search_normal(api.class_name(c.name, c.section))');

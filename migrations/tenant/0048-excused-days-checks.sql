@@ -1,4 +1,6 @@
 -- Validates the checks of the previous migration.
 
-alter table attendance validate constraint attendance_is_excused_check;
-alter table attendance validate constraint attendance_note_check;
+-- One statement reads the table once.
+alter table attendance
+  validate constraint attendance_is_excused_check,
+  validate constraint attendance_note_check;
