@@ -236,6 +236,8 @@ begin
   return (
     with change as (
       select n, c, (present ->> 'class_id')::bigint as class_id,
+        not core.has_left((present ->> 'left_on')::date, core.today()) and (
+          core.has_left((c #>> '{set,left_on}')::date, core.today()) or c -> 'set' ? 'class_id') as frees_place,
         c -> 'set' ? 'left_on'
           and core.has_left((present ->> 'left_on')::date, core.today())
           and not core.has_left((c #>> '{set,left_on}')::date, core.today()) as is_return
@@ -245,11 +247,15 @@ begin
     place as (
       select n,
         api.student_class_refusal(class_id,
-          row_number() over (partition by class_id order by n) - 1 + coalesce(named.students, 0)) as refusal
+          row_number() over (partition by class_id order by n) - 1
+            + coalesce(named.students, 0) - coalesce(freed.students, 0)) as refusal
       from change
       left join (
         select (value ->> 'class_id')::bigint as class_id, count(*) as students from jsonb_each(p_ids) group by 1
       ) named using (class_id)
+      left join (
+        select class_id, count(*) as students from change where frees_place group by 1
+      ) freed using (class_id)
       where is_return and not c -> 'set' ? 'class_id'
     )
     select coalesce(

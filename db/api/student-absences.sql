@@ -1,7 +1,10 @@
--- /api/students/:student_id/absences: absences that are known before, such as an operation or a celebration. They
--- mark nothing; attendance.sql shows them on the sheet of a class, and excuses the marks of their days.
+-- /api/students/:student_id/absences, /api/attendance/absences: absences that are known before, such as an operation or
+-- a celebration. They mark nothing; attendance.sql shows them on the sheet of a class, and excuses the marks of their
+-- days.
 
 select core.define_operation('students_absences_list', p_permission => 'attendance.read', p_open_to => 'everyone',
+  p_feature => 'attendance');
+select core.define_operation('attendance_absences_list', p_permission => 'attendance.read', p_open_to => 'everyone',
   p_feature => 'attendance');
 select core.define_operation('students_absences_create', p_permission => 'attendance.mark', p_feature => 'attendance',
   p_idempotent => true, p_record => 'student_absence', p_errors => '{conflict}');
@@ -10,20 +13,29 @@ select core.define_operation('students_absences_delete', p_permission => 'attend
 
 -- The row policy of the table student applies in the condition, so a teacher sees only absences of their own students.
 select core.define_record('student_absence', p_table => 'student_absence', p_key => 'a.id', p_one_row_per_key => true,
-  p_source => 'student_absence a',
-  p_columns => $$
-    a.id, a.student_id, a.from_date, a.to_date, a.reason, a.announced_by, a.announced_by_name, a.created_at,
-    a.updated_at
+  p_source => $$
+    student_absence a left join student s on s.id = a.student_id left join class c on c.id = s.class_id
   $$,
-  p_condition => 'exists (select from student s where s.id = a.student_id and s.deleted_at is null)',
-  p_search => 'public.search_form(a.reason)',
+  p_columns => $$
+    a.id, a.student_id, core.full_name(s.first_name, s.last_name) as student_name, s.class_id,
+    api.class_name(c.name, c.section) as class_name, a.from_date, a.to_date, a.reason,
+    a.announced_by, a.announced_by_name, a.created_at, a.updated_at
+  $$,
+  p_condition => 'exists (select from student o where o.id = a.student_id and o.deleted_at is null)',
+  p_search => $$concat_ws(' ', s.search_name, public.search_form(a.reason))$$,
   p_single_page_filters => '{student_id}', p_equals => '{student_id}',
   p_default_sort => 'from_date', p_default_order => 'desc',
-  p_writable => '{student_id,from_date,to_date,reason,announced_by,announced_by_name}');
+  p_writable => '{student_id,from_date,to_date,reason,announced_by,announced_by_name}',
+  p_unversioned_fields => '{student_name,class_id,class_name}');
+select core.define_filter('student_absence', 'class_id', $$
+  a.student_id in (select student_id from core.enrolled() where class_id = :value::bigint)
+$$);
 select core.define_filter('student_absence', 'from_date', 'a.to_date >= :value::date');
 select core.define_filter('student_absence', 'to_date', 'a.from_date <= :value::date');
 select core.define_sort('student_absence', 'from_date', 'a.from_date');
 select core.define_sort('student_absence', 'created_at', 'a.created_at');
+select core.define_sort('student_absence', 'student_name',
+  'platform.search_normal(s.last_name)', 'platform.search_normal(s.first_name)', 'a.from_date');
 
 create function api.students_absences_list(p jsonb) returns json language plpgsql stable as $$
 begin
@@ -34,12 +46,24 @@ comment on function api.students_absences_list is
   'The announced absences of a student, the latest first. Searches the reason. {from_date, to_date}: those with a day '
   'in this range. Raises not_found for the student.';
 
+create function api.attendance_absences_list(p jsonb) returns json language sql stable as $$
+  select core.record_page('student_absence', p);
+$$;
+comment on function api.attendance_absences_list is
+  'The announced absences of all students of the scope, the latest first. Searches the name of the student and the '
+  'reason. {class_id}: students who attend this class today; {from_date, to_date}: those with a day in this range.';
+
 create function api.students_absences_create(p jsonb) returns json language plpgsql as $$
 declare
   v_id bigint;
+  v_left_on date;
   v_other record;
 begin
   perform core.record_lock('student', (p ->> 'student_id')::bigint);
+  select left_on into v_left_on from student where id = (p ->> 'student_id')::bigint;
+  if core.has_left(v_left_on, (p ->> 'to_date')::date) then
+    perform core.refuse_field('conflict', 'to_date', format('The student leaves on %s.', v_left_on));
+  end if;
   select a.id, a.from_date, a.to_date
     into v_other
     from student_absence a
@@ -60,7 +84,8 @@ begin
 end $$;
 comment on function api.students_absences_create is
   'Announces an absence of a student: {student_id, from_date, to_date, reason}. Marks stay as they are. Raises '
-  'not_found for the student, conflict for days that another absence of the student covers.';
+  'not_found for the student, conflict for days that another absence of the student covers, or on which the '
+  'student has left.';
 
 create function api.students_absences_delete(p jsonb) returns json language plpgsql as $$
 declare

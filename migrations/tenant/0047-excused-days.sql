@@ -19,12 +19,13 @@ comment on column attendance_day.excused is 'The absences that are excused. abse
 create function attendance_drop_excuse() returns trigger language plpgsql set search_path from current as $$
 begin
   new.is_excused := false;
+  new.note := null;
   return new;
 end $$;
 comment on function attendance_drop_excuse() is
-  'A present student needs no excuse. For the previous release, which changes only the status.';
+  'A student who is present needs no excuse. For the previous release, which changes only the status.';
 create trigger drop_excuse before update of status on attendance
-  for each row when (new.status = 'present' and new.is_excused and old.status <> 'present')
+  for each row when (new.status = 'present' and new.is_excused)
   execute function attendance_drop_excuse();
 
 -- @allow replace-function: it also keeps whether a mark was excused, and its note.
@@ -132,6 +133,7 @@ comment on column student_absence.announced_by_name is
   'A copy of the name of announced_by, because teachers and students cannot read other users.';
 create index student_absence_student_id_idx on student_absence (student_id, from_date);
 create index student_absence_announced_by_idx on student_absence (announced_by);
+create index student_absence_from_date_idx on student_absence (from_date, id);
 -- A teacher sees the absences of the students that they see: the policy of the table student applies in the subquery.
 create policy people_see_themselves_and_their_classes on student_absence as restrictive
   using (

@@ -36,7 +36,7 @@ import { rbac } from './rbac.ts';
 import { calendar, schedule } from './schedule.ts';
 import { schoolAuditLogs } from './school-audit-logs.ts';
 import { schoolSetup } from './school-setup.ts';
-import { studentAbsences } from './student-absences.ts';
+import { attendanceAbsences, studentAbsences } from './student-absences.ts';
 import { studentFeeDiscounts } from './student-fee-discounts.ts';
 import { studentFees } from './student-fees.ts';
 import { students } from './students.ts';
@@ -73,6 +73,7 @@ export const resources: readonly Resource[] = [
   gradeSubjects,
   classSubjects,
   attendance,
+  attendanceAbsences,
   academics,
   academicTerms,
   feeStructures,

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { created, json, page, resource } from '../http/endpoint.ts';
-import { date, dateOf, Deleted, id, text, timestamps, withDayOrder } from '../http/schemas.ts';
+import { date, dateOf, Deleted, id, pathId, text, timestamps, withDayOrder } from '../http/schemas.ts';
 
 const reason = { examples: ['Operation, with a medical certificate'] };
 /** Longest absence that is announced at once: a leap year. */
@@ -22,6 +22,9 @@ export const StudentAbsence = z
   .object({
     id,
     student_id: id,
+    student_name: z.string(),
+    class_id: id.nullable().meta({ description: 'The present class of the student.' }),
+    class_name: z.string().nullable(),
     from_date: date,
     to_date: date,
     reason: z.string().meta(reason),
@@ -33,6 +36,24 @@ export const StudentAbsence = z
     ...timestamps,
   })
   .meta({ id: 'StudentAbsence' });
+
+const range = { from_date: date.optional(), to_date: date.optional() };
+
+export const attendanceAbsences = resource(
+  '/attendance',
+  'Announced absences',
+  'The announced absences of all students, for the office: which students will be absent this week.',
+  {
+    'GET /absences': {
+      operation: 'attendance_absences_list',
+      summary: 'List the announced absences of all students',
+      description:
+        'The latest first. Teachers see the students of their classes, students themselves. With `from_date` or ' +
+        '`to_date`, absences with a day in this range. `search` matches the name of the student and the reason.',
+      response: page(StudentAbsence, { ...range, class_id: pathId.optional() }, { maxDays: Infinity }),
+    },
+  },
+);
 
 export const studentAbsences = resource(
   '/students',
@@ -46,7 +67,7 @@ export const studentAbsences = resource(
       summary: 'List the announced absences of a student',
       description:
         'The latest first. With `from_date` or `to_date`, those with a day in this range. `search` matches the reason.',
-      response: page(StudentAbsence, { from_date: date.optional(), to_date: date.optional() }, { maxDays: Infinity }),
+      response: page(StudentAbsence, range, { maxDays: Infinity }),
     },
     'POST /:student_id/absences': {
       operation: 'students_absences_create',

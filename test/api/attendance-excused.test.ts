@@ -128,6 +128,17 @@ describe('an excused mark', () => {
     expect(await excuses(classId)).toEqual([['absent', false, null]]);
   });
 
+  test('loses excuse and note when the previous release writes that the student is present', async () => {
+    const { classId, students } = await addClass(1);
+    const [student_id = 0] = students;
+    await markRecords(classId, today, [{ student_id, status: 'absent', is_excused: true, note: 'Fever' }]);
+    await service.database.query(`update ${school.schema}.attendance set status = 'present' where student_id = $1`, [
+      student_id,
+    ]);
+    expect(await excuses(classId)).toEqual([['present', false, null]]);
+    await expectTotals();
+  });
+
   test('is refused for a student who is present', async () => {
     const { classId, students } = await addClass(1);
     const records = [{ student_id: students[0], status: 'present', is_excused: true }];

@@ -170,6 +170,16 @@ describe('an import with mode=update', () => {
     await run('admission_number,is_active\nA1,no\nA2,yes\n', { mode: 'update' });
     expect((await list()).map(({ is_active }) => is_active)).toEqual([false, true]);
   });
+
+  test('keeps left_on in an empty cell, and ends a student on the day of a cell', async () => {
+    await run('first_name,last_name,admission_number\nAda,King,A1\n');
+    const left = async (cell: string) => {
+      await run(`admission_number,left_on,phone\nA1,${cell},5\n`, { mode: 'update' });
+      return (await list())[0]?.['left_on'];
+    };
+    const soon = new Date(Date.now() + 9 * 86_400_000).toISOString().slice(0, 10);
+    expect([await left(soon), await left('')]).toEqual([soon, soon]);
+  });
 });
 
 describe('an import with mode=upsert', () => {

@@ -266,6 +266,25 @@ describe('left_on', () => {
     expect((await ends())[0]).toMatchObject({ ends_on: day(-6), status: 'withdrawn', seat: day(-6) });
   });
 
+  test('that is corrected leaves a seat that was cancelled before, and an earlier stay, as they were', async () => {
+    const student = await pupil();
+    const seats = () =>
+      school.database.query(`select cancel_reason from ${schema}.transport_enrollment where student_id = $1`, [
+        student.id,
+      ]);
+    await school.database.query(
+      `update ${schema}.transport_enrollment
+       set status = 'cancelled', cancelled_at = now(), cancel_reason = 'Walks' where student_id = $1`,
+      [student.id],
+    );
+    for (const offset of [-3, -7]) await change(student, { left_on: day(offset) });
+    await change(student, { is_active: true });
+    await change(student, { left_on: day(-7) });
+    await change(student, { left_on: day(-5) });
+    expect(await seats()).toEqual([{ cancel_reason: 'Walks' }]);
+    expect(await counted(`/api/attendance/class/${student.classId}?date=${day(-6)}`)).toBe(0);
+  });
+
   test('ahead goes with a student to another class', async () => {
     const student = await pupil();
     const other = await create('/api/classes', { name: unique('Class'), grade_id: grade, academic_year_id: year });
@@ -286,7 +305,7 @@ describe('left_on', () => {
       (await admin.get<{ student_count: number }>(`/api/classes/${student.classId}`)).data.student_count;
     await change(student, { left_on: day(-909) });
     expect([await students(), await counted(`/api/students?class_id=${student.classId}`)]).toEqual([1, 1]);
-    await change(student, { left_on: day(-950) });
+    await change(student, { left_on: day(-910) });
     expect([await students(), await counted(`/api/students?class_id=${student.classId}`)]).toEqual([0, 0]);
   });
 
@@ -382,6 +401,43 @@ describe('a student who returns', () => {
     const classOf = async ({ id }: { id: number }) => (await admin.get<Student>(`/api/students/${id}`)).data.class_id;
     expect([await classOf(one), await classOf(two)]).toEqual([one.classId, null]);
     expect(await counted(`/api/transport/enrollments?student_id=${one.id}&status=active`)).toBe(1);
+  });
+
+  test('by a file shares the places of a class in the order of the rows, with those who leave in the same file', async () => {
+    const { classId } = await pupil();
+    await admin.put(`/api/classes/${classId}`, { capacity: 9 });
+    const numbers = [unique('N'), unique('N'), unique('N')];
+    for (const [at, admission_number] of numbers.entries())
+      await admin.post(
+        '/api/students',
+        { first_name: 'A', last_name: 'B', admission_number, class_id: classId, left_on: at === 2 ? null : day(-7) },
+        201,
+      );
+    await admin.put(`/api/classes/${classId}`, { capacity: 2 });
+    const [one, two, three] = numbers;
+    const file = `admission_number,is_active\n${one},yes\n${two},yes\n${three},no\n`;
+    const form = fileForm(Buffer.from(file), 'students.csv', 'text/csv', 'file');
+    form.set('mode', 'update');
+    const { data } = await admin.send<{ result: { changed: { note: string | null }[] } }>(
+      'POST',
+      '/api/students/import',
+      { body: form },
+    );
+    expect(data.result.changed.map(({ note }) => note)).toEqual([
+      null,
+      expect.stringContaining('returns without a class'),
+      null,
+    ]);
+    expect(await counted(`/api/students?class_id=${classId}`)).toBe(2);
+  });
+
+  test('does not return into a full class by a write of the table, either', async () => {
+    const student = await pupil();
+    await change(student, { is_active: false });
+    await admin.post('/api/students', { first_name: 'An', last_name: 'Other', class_id: student.classId }, 201);
+    await expect(
+      school.database.query(`update ${schema}.student set left_on = null where id = $1`, [student.id]),
+    ).rejects.toThrow('has room for 1 students');
   });
 
   test('is refused if the request names a full class', async () => {

@@ -279,6 +279,41 @@ describe('two lessons in one room at one time', () => {
     for (const { id } of both) expect((await school.admin.get<Slot>(`${slots}/${id}`)).data.room).toBe(name);
   });
 
+  test('do not include lessons whose text is another place, when a class gets a home room or a hall is no hall', async () => {
+    const [room, hall] = [await addRoom(), await addRoom({ is_shared: true })];
+    const [one, two, three] = [await addClass(), await addClass(), await addClass({ home_room_id: hall.id })];
+    await add(one, 1, 1, { room: 'Garden' });
+    await school.admin.put(`/api/classes/${one.id}`, { home_room_id: room.id });
+    await add(two, 1, 1, { room_id: room.id });
+    await add(three, 1, 2, { room: 'Garden' });
+    await add(two, 1, 2, { room_id: hall.id });
+    await school.admin.put(`/api/rooms/${hall.id}`, { is_shared: false });
+  });
+
+  test('of the next year keep a hall shared, too', async () => {
+    const hall = await addRoom({ is_shared: true });
+    const { grade_id } = await addClass();
+    const next = { name: unique('Year'), start_date: '2035-01-01', end_date: '2035-12-31' };
+    const academic_year_id = (await school.admin.post<{ id: number }>('/api/academics/years', next, 201)).data.id;
+    for (const name of [unique('Class'), unique('Class')])
+      await add(
+        (await school.admin.post<Class>('/api/classes', { name, grade_id, academic_year_id }, 201)).data,
+        ...([1, 1] as const),
+        { room_id: hall.id },
+      );
+    const { details } = await school.admin.put(`/api/rooms/${hall.id}`, { is_shared: false }, 409);
+    expect(details).toMatchObject([{ path: 'is_shared' }]);
+  });
+
+  test('are a conflict when a slot moves to a class with a home room', async () => {
+    const room = await addRoom();
+    const [home, guest, third] = [await addClass({ home_room_id: room.id }), await addClass(), await addClass()];
+    const taken = await add(guest, 1, 1, { room_id: room.id });
+    const slot = await add(third, 1, 1);
+    const refused = await school.admin.put(`${slots}/${slot.id}`, { class_id: home.id }, 409);
+    expect(kinds(refused)).toEqual([['class_id', 'room', taken.id]]);
+  });
+
   test('cannot be stored: a constraint of the table refuses them without the trigger, too', async () => {
     const room = await addRoom();
     await add(await addClass({ home_room_id: room.id }), 1, 1);

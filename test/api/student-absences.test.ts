@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import type { OutputOf } from '../support/client/output.ts';
 import type { StudentAbsence as StudentAbsenceSchema } from '../../src/endpoints/student-absences.ts';
-import { attendanceHelpers, day, today } from '../support/fixtures/attendance.ts';
+import { attendanceHelpers, day, path, today } from '../support/fixtures/attendance.ts';
 import { steadyDay } from '../support/fixtures/days.ts';
 import { serviceWithSchool, testPassword } from '../support/server/service.ts';
 
@@ -49,6 +49,33 @@ describe('an announced absence', () => {
     await expectTotals();
   });
 
+  test('is shown and excuses on each of its days, the first and the last too, and on no other', async () => {
+    const { classId, students } = await addClass(1);
+    const [a = 0] = students;
+    await announce(a, day(-3), day(-2));
+    const days = [-4, -3, -2, -1].map(day);
+    for (const date of days) await markRecords(classId, date, [{ student_id: a, status: 'absent' }]);
+    const shown = async (date: string) => {
+      const [row] = await sheet(classId, `date=${date}`);
+      return [row?.announced_absence !== null, row?.is_excused];
+    };
+    expect(await Promise.all(days.map(shown))).toEqual([
+      [false, false],
+      [true, true],
+      [true, true],
+      [false, false],
+    ]);
+  });
+
+  test('is refused on days on which the student has left', async () => {
+    const { students } = await addClass(1);
+    await school.admin.put(`/api/students/${students[0]}`, { left_on: day(30) });
+    const url = `/api/students/${students[0]}/absences`;
+    const body = (from_date: string, to_date: string) => ({ from_date, to_date, reason: 'Operation' });
+    expect((await school.admin.post(url, body(day(30), day(31)), 409)).details).toMatchObject([{ path: 'to_date' }]);
+    await school.admin.post(url, body(day(28), day(29)), 201);
+  });
+
   test('is listed, the latest first, by days and reason, and can be deleted; marks stay', async () => {
     const { classId, students } = await addClass(1);
     const [a = 0] = students;
@@ -60,6 +87,7 @@ describe('an announced absence', () => {
     expect(await ids()).toEqual([last.id, first.id]);
     expect(await ids(`from_date=${day(-28)}&to_date=${day(-1)}`)).toEqual([first.id]);
     expect(await ids(`from_date=${day(-27)}`)).toEqual([last.id]);
+    expect(await ids(`to_date=${day(-30)}`)).toEqual([first.id]);
     expect(await ids('search=operat')).toEqual([last.id, first.id]);
     expect((await school.admin.delete<object>(`${url}/${last.id}`)).data).toEqual({ id: last.id });
     await school.admin.delete(`${url}/${last.id}`, 404);
@@ -84,6 +112,31 @@ describe('an announced absence', () => {
     expect(await overlaps(day(-3), today)).toEqual([['to_date', message]]);
     await school.admin.post(url, body(day(366), day(367)), 201);
     await school.admin.post(url, { ...body(day(400), day(400)), reason: ' ' }, 400);
+  });
+
+  test('is in the list of the school, with the name and the class of the student', async () => {
+    const [one, two] = [await addClass(2), await addClass(1)];
+    const [a = 0, b = 0] = one.students;
+    const [c = 0] = two.students;
+    const ids = async (query: string, client = school.admin) =>
+      (await client.get<Absence[]>(`${path}/absences?pageSize=100&${query}`)).data.map(({ id }) => id);
+    const range = `from_date=${day(600)}&to_date=${day(606)}`;
+    const [first, second, third] = [
+      await announce(a, day(590), day(600)),
+      await announce(b, day(604), day(604)),
+      await announce(c, day(606), day(700)),
+    ];
+    await announce(a, day(607), day(607));
+    expect(await ids(range)).toEqual([third.id, second.id, first.id]);
+    expect(await ids(`${range}&class_id=${one.classId}`)).toEqual([second.id, first.id]);
+    expect(await ids(range, await addClassTeacher(two.classId))).toEqual([third.id]);
+    expect(third).toMatchObject({
+      student_name: expect.any(String),
+      class_id: two.classId,
+      class_name: expect.any(String),
+    });
+    await school.admin.delete(`/api/students/${b}`);
+    expect(await ids(range)).toEqual([third.id, first.id]);
   });
 
   test('belongs to the students of a teacher: no other class, no other school, and a student only reads', async () => {

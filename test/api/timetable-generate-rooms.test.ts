@@ -78,6 +78,10 @@ test('classes with the same home room have their lessons one after the other, an
   const { slots } = await generate(school, { class_ids: [1, 2] });
   expect(rooms(slots)).toEqual(slots.map(({ subject_id }) => [subject_id, null, null]));
   expect(new Set(times(slots)).size).toBe(8);
+  // A class keeps a home room that is no longer active.
+  await school.admin.put(`/api/rooms/${home}`, { is_active: false });
+  const again = await generate(school, { class_ids: [1, 2] });
+  expect(new Set(times(again.slots)).size).toBe(8);
   await school.admin.put(`/api/rooms/${home}`, { is_shared: true });
   await sql(`update @class_subject set periods_per_week = 3 where class_id < 3`);
   expect(await generate(school, { class_ids: [1, 2] })).toMatchObject({ status: 'complete', placed: 12 });
@@ -94,4 +98,23 @@ test('more lessons than the rooms have periods are a 409 that names the room, or
   });
   const answer = await generate(school, { allow_partial: true });
   expect(answer).toMatchObject({ status: 'partial', placed: 14, unplaced: [{ missing: 1, subject_name: 'Science' }] });
+});
+
+test('pinned lessons that are replaced, and lessons of another year, leave their rooms to the generator', async () => {
+  const { school, sql, room } = await planned();
+  const lab = await room('Lab');
+  await school.admin.put('/api/subjects/1', { room_ids: [lab] });
+  await sql(`update @class_subject set periods_per_week = 4 where subject_id = 1 and class_id < 3`);
+  const past = { name: 'Past', start_date: '2020-01-01', end_date: '2020-12-31' };
+  const year = (await school.admin.post<{ id: number }>('/api/academics/years', past, 201)).data.id;
+  await sql(
+    `insert into @class (name, grade_id, academic_year_id) select 'Past', grade_id, ${year} from @class limit 1`,
+  );
+  await sql(`
+    insert into @timetable_slot (class_id, academic_year_id, subject_id, day_of_week, period, room_id, room)
+      select max(id), ${year}, 1, 1, n, ${lab}, 'Lab' from @class, generate_series(1, 4) n group by n`);
+  // The two classes need all eight periods of the laboratory.
+  expect(await generate(school, { class_ids: [1, 2] })).toMatchObject({ status: 'complete' });
+  await sql(`update @timetable_slot set is_pinned = true where academic_year_id <> ${year}`);
+  expect(await generate(school, { class_ids: [1, 2], replace_pinned: true })).toMatchObject({ status: 'complete' });
 });

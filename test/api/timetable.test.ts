@@ -829,7 +829,11 @@ describe('permissions', () => {
 
   test('a teacher with timetable.manage changes their classes only; conflicts with other classes are found but not named', async () => {
     const { one, near, far, teacher } = await managing();
-    const slot = await add(bodyOf(far, 1, 1), one);
+    const { id: room_id } = (await one.admin.post<{ id: number }>('/api/rooms', { name: 'Lab' }, 201)).data;
+    const slot = await add({ ...bodyOf(far, 1, 1), room_id }, one);
+    const inRoom = await teacher.post(path, { ...bodyOf(near, 1, 1), teacher_id: null, room_id }, 409);
+    expect(messages(inRoom)).toEqual(['Lab is taken by another class on Monday, period 1.']);
+    expect(JSON.stringify(inRoom)).not.toContain(far.className);
     await service.database.query(`insert into ${one.schema}.teacher_availability values ($1, 1, 2, false)`, [
       far.teacher_id,
     ]);
