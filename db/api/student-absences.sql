@@ -35,7 +35,7 @@ select core.define_filter('student_absence', 'to_date', 'a.from_date <= :value::
 select core.define_sort('student_absence', 'from_date', 'a.from_date');
 select core.define_sort('student_absence', 'created_at', 'a.created_at');
 select core.define_sort('student_absence', 'student_name',
-  'platform.search_normal(s.last_name)', 'platform.search_normal(s.first_name)', 'a.from_date');
+  'platform.search_normal(s.last_name)', 'platform.search_normal(s.first_name)');
 
 create function api.students_absences_list(p jsonb) returns json language plpgsql stable as $$
 begin

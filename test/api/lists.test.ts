@@ -71,6 +71,8 @@ const compared: Record<string, Record<string, string[]>> = {
   classes_list: { name: ['name', 'section'], grade: ['sequence', 'name', 'section'] },
   class_subjects_list: { class_name: ['class_name', 'subject_name'], subject_name: ['subject_name', 'class_name'] },
   attendance_class: { ...ofStudent, date: ['date', ...names], status: ['status', 'date', ...names], roll_number: roll },
+  attendance_absences_list: ofStudent,
+  students_absences_list: ofStudent,
   student_fees_list: ofStudent,
   invoices_list: ofStudent,
   payments_list: ofStudent,

@@ -141,6 +141,7 @@ describe('permissions', () => {
       ['attendance_class', 'everyone', false],
       ['attendance_class_summary', 'everyone', false],
       ['attendance_student', 'everyone', false],
+      ['attendance_absences_list', 'everyone', false],
       ['timetable_slots_list', 'everyone', false],
       ['timetable_slots_get', 'everyone', false],
       ['timetable_check_conflicts', 'staff', false],

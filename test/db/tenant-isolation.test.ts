@@ -184,3 +184,13 @@ describe('a new school', () => {
     expect(open).toEqual([]);
   });
 });
+
+test('every table that a node sends to the home has the triggers that ignore schools of other servers', async () => {
+  const unguarded = await database.query(
+    `select name::text from core.tables_copied_home() name
+     where 2 <> (
+       select count(*) from pg_trigger
+       where tgrelid = name and tgenabled = 'R' and tgname in ('accept_copy', 'accept_fact', 'refuse_copied_truncate'))`,
+  );
+  expect(unguarded).toEqual([]);
+});
