@@ -115,7 +115,7 @@ const isOver = (place: Place) =>
     const running = await rows(
       place,
       `select from pg_stat_activity
-       where datname = current_database() and state <> 'idle'
+       where datname = current_database() and backend_type = 'client backend' and state <> 'idle'
          and application_name similar to 'school_(owner|forwarder|api)%'`,
     ).catch(() => [{}]);
     return running.length === 0 || undefined;
