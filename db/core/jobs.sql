@@ -117,30 +117,47 @@ create function core.job(p_id bigint) returns json
 comment on function core.job is
   'One job of the queue, without personal data: of its payload only numbers, booleans and the known codes and dates.';
 
-create function core.change_jobs(p_action text, p_ids bigint[], p_task text, p_is_failed boolean) returns json
-  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+create function core.change_jobs(
+    p_action text, p_ids bigint[], p_task text, p_is_failed boolean, p_tenant_id bigint default null)
+  returns json language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_ids bigint[];
   v_tasks text[];
   v_done bigint[];
-  v_events bigint;
+  -- Events have ids of their own. Without any, all of the task are meant.
+  v_events bigint[] := array(
+    select o.id
+    from platform.outbox o
+    where p_task = 'outbox'
+      and (coalesce(p_ids, '{}') = '{}' or o.id = any (p_ids))
+      and (p_tenant_id is null or o.tenant_id = p_tenant_id)
+      -- Those that are tried again anyway may be tried now, but are not removed as failed.
+      and (not p_is_failed or (o.retry_at is not null and (p_action = 'retry' or o.retry_at = 'infinity'))));
   v_counts jsonb;
 begin
   select coalesce(array_agg(j.id order by j.id), '{}'), array_agg(j.task order by j.id)
     into v_ids, v_tasks
     from core.jobs() j
-    where j.id = any (p_ids)
-      or (j.task = p_task and not (p_is_failed and (j.attempts = 0 or j.state = 'running')));
+    where (p_task is null and j.id = any (p_ids))
+      or (
+        j.task = p_task and coalesce(p_ids, '{}') = '{}'
+        and (p_tenant_id is null or core.job_school(j.payload) = p_tenant_id)
+        and not (p_is_failed and (j.attempts = 0 or j.state = 'running')));
   if p_action = 'retry' then
     v_done := array(select r.id from graphile_worker.reschedule_jobs(v_ids, run_at => now(), attempts => 0) r);
-    update platform.outbox set attempts = 0, retry_at = null where p_task = 'outbox' and attempts > 0;
+    with retried as (
+      update platform.outbox set attempts = 0, retry_at = null where id = any (v_events) returning id
+    )
+    select coalesce(array_agg(id), '{}') into v_events from retried;
   elsif p_action = 'cancel' then
     v_done := array(select r.id from graphile_worker.complete_jobs(v_ids) r);
-    delete from platform.outbox where p_task = 'outbox' and (attempts > 0 or not p_is_failed);
+    with removed as (
+      delete from platform.outbox where id = any (v_events) returning id
+    )
+    select coalesce(array_agg(id), '{}') into v_events from removed;
   else
     raise exception 'Unknown action for jobs: %.', p_action;
   end if;
-  get diagnostics v_events = row_count;
   select coalesce(jsonb_object_agg(counted.task, counted.jobs), '{}')
     into v_counts
     from (
@@ -149,14 +166,15 @@ begin
       join unnest(v_done) d (id) using (id)
       group by c.task
       union all
-      select 'outbox', v_events where v_events > 0
+      select 'outbox', cardinality(v_events) where v_events <> '{}'
     ) counted;
   if v_counts <> '{}' then
     if core.user_id() is null then
       perform set_config('app.actor_email', 'command line', true);
     end if;
     perform core.audit(
-      'job.' || p_action, 'job', case when cardinality(v_done) = 1 then v_done[1] end, null,
+      'job.' || p_action, 'job',
+      case when cardinality(v_done || v_events) = 1 then (v_done || v_events)[1] end, null,
       (
         select jsonb_object_agg(key, case p_action
           when 'cancel' then jsonb_build_object('before', value, 'after', 0)
@@ -173,10 +191,12 @@ begin
       where j.id = any (v_ids) and j.state = 'running'),
     'unknown', (
       select coalesce(json_agg(id order by id), '[]')
-      from (select distinct unnest(p_ids) as id except select unnest(v_ids)) missing));
+      from (select distinct unnest(p_ids) as id except select unnest(v_ids || v_events)) missing));
 end $$;
 comment on function core.change_jobs is
   'Runs jobs again now, with all their attempts (retry), or removes them (cancel): the jobs p_ids, or those of '
-  'p_task, `outbox` for events whose notifications are not written; with p_is_failed only failed ones. Running jobs '
-  'are left alone, since graphile-worker refuses to change them. Returns {done: {<task>: count}, running: [ids], '
-  'unknown: [ids]} and adds an entry to the audit log. Security definer, because operators may not change the queue.';
+  'p_task; with p_tenant_id only those of a school, with p_is_failed only failed ones. The task `outbox` means events '
+  'whose notifications are not written: p_ids, or all. Those that wait for another attempt have failed for `retry`, '
+  'not for `cancel`. Running jobs are left alone, since graphile-worker refuses to change them. Returns {done: '
+  '{<task>: count}, running: [ids], unknown: [ids]} and adds an entry to the audit log. Security definer, because '
+  'operators may not change the queue.';

@@ -125,7 +125,7 @@ declare
 begin
   if v_function is null and p_row.event <> 'message' then
     raise exception 'This release has no event %. A newer release has probably stored it: %', p_row.event,
-      'upgrade again, or remove the event: school jobs cancel --task outbox --failed';
+      format('upgrade again, or remove the event: school jobs cancel --task outbox %s', p_row.id);
   end if;
   if v_recipients is null then
     execute format('select api.%I($1)', v_function)

@@ -22,8 +22,12 @@ const examples: Record<string, readonly string[]> = {
   'jobs list': ['school jobs list', 'school jobs list --json'],
   'jobs failed': ['school jobs failed', 'school jobs failed --task send_email --limit 10'],
   'jobs show': ['school jobs show 319'],
-  'jobs retry': ['school jobs retry 319 320', 'school jobs retry --task deliver'],
-  'jobs cancel': ['school jobs cancel 319', 'school jobs cancel --task deliver --failed'],
+  'jobs retry': ['school jobs retry 319 320', 'school jobs retry --task deliver', 'school jobs retry --task outbox 41'],
+  'jobs cancel': [
+    'school jobs cancel 319',
+    'school jobs cancel --task deliver --failed',
+    'school jobs cancel --task outbox --tenant demo',
+  ],
   'migrate status': ['school migrate status', 'school migrate status --json'],
   'migrate plan': ['school migrate plan', 'school migrate plan --sample 10'],
   'migrate up': [

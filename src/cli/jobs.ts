@@ -5,7 +5,16 @@ import { withOwner } from '../database/pool/pool.ts';
 import { formatMinute, withMigratedDatabase } from '../process/database-access.ts';
 import { exitCodes } from './exit-codes.ts';
 import { duration, type Format, print, table } from './output.ts';
-import { homeName, type OfServer, onEachServer, onServer, type Server, serversOfCommand } from '../servers/servers.ts';
+import { findTenant } from '../database/find-tenant.ts';
+import {
+  homeName,
+  type OfServer,
+  onEachServer,
+  onServer,
+  type Server,
+  serverOfSchool,
+  serversOfCommand,
+} from '../servers/servers.ts';
 
 /** The servers of a command: all of them, or the one that `--node` names. */
 const withServers = <T>(
@@ -238,6 +247,24 @@ const listIds = (ids: number[]) =>
   `${ids.slice(0, 20).join(', ')}${ids.length > 20 ? ` and ${String(ids.length - 20)} more` : ''}`;
 
 /**
+ * Runs `work` on the server that `--node` names, or on that of the school, with the id of the school. Without both, on
+ * the database of the command.
+ */
+const withQueueOf = <T>(
+  config: Config,
+  { node, tenant }: Record<'node' | 'tenant', string | undefined>,
+  work: (client: pg.Client, schoolId: string | undefined) => Promise<T>,
+): Promise<T> => {
+  if (tenant === undefined) return withQueue(config, node, (client) => work(client, undefined));
+  return withMigratedDatabase(config, async (ownerUrl) => {
+    const { id } = await withOwner(ownerUrl, (home) => findTenant(home, tenant));
+    const server =
+      node === undefined ? await serverOfSchool(ownerUrl, id) : (await serversOfCommand(ownerUrl, node))[0];
+    return onServer(server, ({ url }) => withOwner(url, (client) => work(client, id)));
+  });
+};
+
+/**
  * `school jobs retry` and `school jobs cancel`.
  * @returns the exit code: 1 when a job given by id is running or does not exist
  */
@@ -245,18 +272,25 @@ export async function jobsChange(
   config: Config,
   action: 'retry' | 'cancel',
   ids: number[],
-  { task, failed = false, json, node }: Format & { task?: string; failed?: boolean; node?: string },
+  {
+    task,
+    tenant,
+    failed = false,
+    json,
+    node,
+  }: Format & { task?: string; tenant?: string; failed?: boolean; node?: string },
 ): Promise<number> {
-  if (ids.length > 0 === (task !== undefined)) throw new Error('Give either job ids or --task.');
+  // The ids of events are not those of jobs.
+  if (task !== 'outbox' && ids.length > 0 === (task !== undefined)) throw new Error('Give either job ids or --task.');
+  if (ids.length > 0 && tenant !== undefined) throw new Error('Give either ids or --tenant.');
+  if (tenant !== undefined && task === undefined) throw new Error('--tenant needs --task.');
   if (action === 'cancel' && failed && task === undefined) throw new Error('--failed needs --task.');
-  const changed = await withQueue(config, node, async (client) => {
+  const changed = await withQueueOf(config, { node, tenant }, async (client, schoolId) => {
     if (task !== undefined) checkTask(task, [await readQueue(client)]);
-    const { rows } = await client.query<{ changed: Changes }>('select core.change_jobs($1, $2, $3, $4) as changed', [
-      action,
-      ids,
-      task,
-      failed,
-    ]);
+    const { rows } = await client.query<{ changed: Changes }>(
+      'select core.change_jobs($1, $2, $3, $4, $5) as changed',
+      [action, ids, task, failed, schoolId],
+    );
     return rows[0]?.changed ?? { done: {}, running: [], unknown: [] };
   });
   const { done, running, unknown } = changed;

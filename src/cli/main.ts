@@ -138,26 +138,34 @@ jobs
   .command('retry')
   .description('run jobs now, with a full set of attempts; with --task, the failed jobs of the task')
   .argument('[id...]', 'ids of the jobs', jobId)
-  .option('--task <task>', 'all failed jobs of this task')
-  .option('--node <name>', 'the node of the jobs (default: home)')
+  .option('--task <task>', 'all failed jobs of this task; with outbox, also ids of its events')
+  .option('--tenant <id or subdomain>', 'with --task, only those of this school')
+  .option('--node <name>', 'the node of the jobs (default: that of the school, or home)')
   .option('--json', 'print JSON')
-  .action(async (ids: number[], options: { task?: string; json?: boolean; node?: string }) => {
+  .action(async (ids: number[], options: { task?: string; tenant?: string; json?: boolean; node?: string }) => {
     const { jobsChange } = await import('./jobs.ts');
-    process.exitCode = await jobsChange(readConfig(process.env), 'retry', ids, { ...options, failed: true });
+    const failed = ids.length === 0;
+    process.exitCode = await jobsChange(readConfig(process.env), 'retry', ids, { ...options, failed });
   });
 
 jobs
   .command('cancel')
   .description('remove jobs from the queue, except running ones')
   .argument('[id...]', 'ids of the jobs', jobId)
-  .option('--task <task>', 'all jobs of this task')
+  .option('--task <task>', 'all jobs of this task; with outbox, also ids of its events')
+  .option('--tenant <id or subdomain>', 'with --task, only those of this school')
   .option('--failed', 'with --task, only failed jobs')
-  .option('--node <name>', 'the node of the jobs (default: home)')
+  .option('--node <name>', 'the node of the jobs (default: that of the school, or home)')
   .option('--json', 'print JSON')
-  .action(async (ids: number[], options: { task?: string; failed?: boolean; json?: boolean; node?: string }) => {
-    const { jobsChange } = await import('./jobs.ts');
-    process.exitCode = await jobsChange(readConfig(process.env), 'cancel', ids, options);
-  });
+  .action(
+    async (
+      ids: number[],
+      options: { task?: string; tenant?: string; failed?: boolean; json?: boolean; node?: string },
+    ) => {
+      const { jobsChange } = await import('./jobs.ts');
+      process.exitCode = await jobsChange(readConfig(process.env), 'cancel', ids, options);
+    },
+  );
 
 const migrationVersion = (value: string, earlier: number[] = []) => {
   if (!/^\d{1,4}$/.test(value))

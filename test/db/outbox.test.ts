@@ -393,15 +393,18 @@ test('the number of recipients that a sender gets counts those whom the message 
   expect(await sent('push')).toEqual([0, undefined]);
 });
 
+/** Retries or cancels rows, of all schools or one. @returns how many, by task */
+const change = async (action: string, task: string, isFailed: boolean, schoolId?: number) =>
+  (
+    await database.query<{ done: object }>("select core.change_jobs($1, null, $2, $3, $4) -> 'done' as done", [
+      action,
+      task,
+      isFailed,
+      schoolId,
+    ])
+  )[0]?.done;
+
 test('jobs retry and jobs cancel --failed leave rows that have not failed, and those of other tasks leave all', async () => {
-  const change = async (action: string, task: string, isFailed: boolean) =>
-    (
-      await database.query<{ done: object }>("select core.change_jobs($1, null, $2, $3) -> 'done' as done", [
-        action,
-        task,
-        isFailed,
-      ])
-    )[0]?.done;
   const attempts = async () =>
     (
       await database.query<{ attempts: number; retry_at: unknown }>(
@@ -426,6 +429,26 @@ test('jobs retry and jobs cancel --failed leave rows that have not failed, and t
   ]);
   expect(await change('cancel', 'outbox', false)).toEqual({ outbox: 2 });
   expect(await attempts()).toEqual([]);
+});
+
+test('jobs cancel --failed leaves rows that wait for another attempt, and --tenant those of other schools', async () => {
+  const again = new Date(Date.now() + 3_600_000);
+  for (const each of [school, other]) {
+    await add(each, 'again', { attempts: 1, retry_at: again });
+    await add(each, 'failed', { attempts: 12, retry_at: 'infinity' });
+  }
+  const left = () =>
+    database.query('select tenant_id::integer as school, attempts from platform.outbox order by tenant_id, attempts');
+  expect(await change('cancel', 'outbox', true, other.id)).toEqual({ outbox: 1 });
+  expect(await change('retry', 'outbox', true, other.id)).toEqual({ outbox: 1 });
+  expect(await left()).toEqual([
+    { school: school.id, attempts: 1 },
+    { school: school.id, attempts: 12 },
+    { school: other.id, attempts: 0 },
+  ]);
+  expect(await change('cancel', 'outbox', true)).toEqual({ outbox: 1 });
+  expect(await change('cancel', 'outbox', false, school.id)).toEqual({ outbox: 1 });
+  expect(await left()).toEqual([{ school: other.id, attempts: 0 }]);
 });
 
 test('doctor counts the time of a row from its last change, and advises to start a worker only if none runs', async () => {

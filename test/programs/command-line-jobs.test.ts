@@ -265,10 +265,63 @@ describe('school jobs', () => {
     expect(await stored(other)).toBeDefined();
   });
 
+  test('retry and cancel select events of the outbox by id and by school, and jobs of a task by school', async () => {
+    const other = await provision(database);
+    // A job with the id of an event.
+    const second = await add('clean_up');
+    const [first, third] = [second + 1, second + 2];
+    await database.query(
+      `insert into platform.outbox (id, tenant_id, event, facts, attempts, retry_at)
+       select id, tenant_id, 'holiday.added', '{"recipients": []}', 12, 'infinity'
+       from unnest($1::bigint[], $2::bigint[]) e (id, tenant_id)`,
+      [
+        [first, second, third],
+        [school.id, school.id, other.id],
+      ],
+    );
+    const left = async () =>
+      (
+        await database.query<{ id: number; attempts: number }>(
+          'select id::integer, attempts from platform.outbox order by id',
+        )
+      ).map(({ id, attempts }) => [id, attempts]);
+    expect(await jobs('cancel', '--task', 'outbox', String(second), '999999')).toMatchObject({
+      code: 1,
+      stdout: 'Removed: 1 job of outbox.\nNot found, possibly finished: 999999.\n',
+    });
+    expect(await audited()).toMatchObject([{ action: 'job.cancel', target_id: second }]);
+    expect(await stored(second)).toBeDefined();
+    expect(await jobs('retry', '--task', 'outbox', String(first))).toMatchObject({
+      code: 0,
+      stdout: 'Queued again: 1 job of outbox.\n',
+    });
+    expect(await left()).toEqual([
+      [first, 0],
+      [third, 12],
+    ]);
+    expect((await jobs('cancel', '--task', 'outbox', '--tenant', subdomain)).stdout).toBe(
+      'Removed: 1 job of outbox.\n',
+    );
+    expect(await left()).toEqual([[third, 12]]);
+    expect(await parsed('cancel', '--task', 'outbox', '--tenant', String(other.id))).toMatchObject({
+      done: { outbox: 1 },
+    });
+
+    await add('deliver_webhooks', { tenant_id: school.id });
+    await add('deliver_webhooks', { tenant_id: other.id });
+    expect((await jobs('cancel', '--task', 'deliver_webhooks', '--tenant', subdomain)).stdout).toBe(
+      'Removed: 1 job of deliver_webhooks.\n',
+    );
+    expect((await jobs('cancel', '--task', 'deliver_webhooks')).stdout).toBe('Removed: 1 job of deliver_webhooks.\n');
+  });
+
   test.each([
     [['cancel'], 'Give either job ids or --task.\n'],
     [['cancel', '1', '--task', 'clean_up'], 'Give either job ids or --task.\n'],
     [['cancel', '1', '--failed'], '--failed needs --task.\n'],
+    [['cancel', '1', '--tenant', 'demo'], 'Give either ids or --tenant.\n'],
+    [['retry', '--tenant', 'demo', '--task', 'outbox', '1'], 'Give either ids or --tenant.\n'],
+    [['retry', '--task', 'outbox', '--tenant', 'nowhere'], 'No school has the id or subdomain nowhere.\n'],
     [['retry', '--task', 'send_mail'], 'There is no task "send_mail". Tasks: analytics, '],
     [['failed', '--task', ''], 'There is no task "". Tasks: analytics, '],
     [['retry', 'all'], "error: command-argument value 'all' is invalid for argument 'id'. must be a job id"],
