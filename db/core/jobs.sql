@@ -69,27 +69,40 @@ create function core.error_line(p_error text) returns text
 comment on function core.error_line is
   'The first line of an error, without control characters and email addresses, at most 200 characters.';
 
-create function core.failed_jobs(p_task text, p_limit integer) returns table (
+create function core.failed_jobs(p_task text, p_limit integer, p_with_outbox boolean default false)
+  returns table (
     id bigint, task text, tenant_id bigint, subdomain text, attempts smallint, max_attempts smallint, error text,
-    next_run_at timestamptz, total bigint)
+    next_run_at timestamptz, total bigint, event text)
   language sql stable security definer set search_path = pg_catalog, pg_temp as $$
     select
-      f.id, f.task, core.job_school(f.payload), t.subdomain, f.attempts, f.max_attempts, core.error_line(f.last_error),
-      case when f.state <> 'failed' then f.run_at end, f.total
+      f.id, f.task, f.tenant_id, t.subdomain, f.attempts, f.max_attempts, core.error_line(f.error), f.next_run_at,
+      f.total, f.event
     from (
-      select j.*, count(*) over () as total
-      from core.jobs() j
-      where j.attempts > 0 and j.state <> 'running' and (p_task is null or j.task = p_task)
-      order by j.state = 'failed' desc, j.id desc
+      select failed.*, count(*) over () as total
+      from (
+        select j.id, j.task, core.job_school(j.payload) as tenant_id, j.attempts, j.max_attempts, j.last_error as error,
+          case when j.state <> 'failed' then j.run_at end as next_run_at, null as event
+        from core.jobs() j
+        where j.attempts > 0 and j.state <> 'running'
+        union all
+        select o.id, 'outbox', o.tenant_id, o.attempts, core.outbox_attempts()::smallint, o.error,
+          nullif(o.retry_at, 'infinity'), o.event
+        from platform.outbox o
+        join platform.tenant s on s.id = o.tenant_id and s.node_id is null and s.schema_version > 0
+        where p_with_outbox and o.retry_at is not null
+      ) failed
+      where p_task is null or failed.task = p_task
+      order by failed.next_run_at is null desc, failed.id desc
       limit p_limit
     ) f
-    left join platform.tenant t on t.id = core.job_school(f.payload)
-    order by f.state = 'failed' desc, f.id desc
+    left join platform.tenant t on t.id = f.tenant_id
+    order by f.next_run_at is null desc, f.id desc
   $$;
 comment on function core.failed_jobs is
   'Jobs that have failed at least once, permanently failed ones first, then the newest first; `total` is the number '
-  'of all of them. Jobs that are running again right now are left out. Security definer, because operators may not '
-  'read the queue.';
+  'of all of them. Jobs that are running again right now are left out. With p_with_outbox also events whose '
+  'notifications could not be written, as the task `outbox` with their `event`. Their ids are not those of jobs. '
+  'Security definer, because operators may not read the queue.';
 
 create function core.job(p_id bigint) returns json
   language sql stable set search_path = pg_catalog, pg_temp as $$

@@ -121,6 +121,8 @@ interface FailedJob {
   error: string | null;
   next_run_at: Date | null;
   total: string;
+  /** Of a row of the outbox. */
+  event: string | null;
 }
 
 /** @throws for a task name that no worker has ever had: probably a typo */
@@ -143,7 +145,7 @@ export async function jobsFailed(
       await onEachServer(servers, ({ url }) =>
         withOwner(url, async (client) => {
           const queue = await readQueue(client);
-          const { rows } = await client.query<FailedJob>('select * from core.failed_jobs($1, $2)', [task, limit]);
+          const { rows } = await client.query<FailedJob>('select * from core.failed_jobs($1, $2, true)', [task, limit]);
           return { queue, jobs: rows };
         }),
       ),
@@ -159,11 +161,12 @@ export async function jobsFailed(
   const count = found.reduce((sum, { result }) => sum + Number(result.jobs[0]?.total ?? 0), 0);
   const rows = found.flatMap(({ name, result }) => result.jobs.map((job) => ({ ...job, node: name }))).slice(0, limit);
   if (json) {
-    const jobs = rows.map(({ id, tenant_id, total: _total, node: name, ...job }) => ({
+    const jobs = rows.map(({ id, tenant_id, total: _total, node: name, event, ...job }) => ({
       id: Number(id),
       tenant_id: tenant_id === null ? null : Number(tenant_id),
       ...(isOne ? {} : { node: name }),
       ...job,
+      ...(event === null ? {} : { event }),
     }));
     print(JSON.stringify({ total: count, jobs, ...(failed.length > 0 ? { unreachable: failed } : {}) }));
     return exitCode;
@@ -178,7 +181,7 @@ export async function jobsFailed(
       rows.map((job) => [
         ...(isOne ? [] : [job.node]),
         Number(job.id),
-        job.task,
+        job.event === null ? job.task : `${job.task} ${job.event}`,
         schoolOf(job),
         `${String(job.attempts)} of ${String(job.max_attempts)}`,
         job.next_run_at ? formatMinute(job.next_run_at) : 'never',

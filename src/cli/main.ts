@@ -116,7 +116,7 @@ jobs
 
 jobs
   .command('failed')
-  .description('failed jobs with their errors, including those that will be retried')
+  .description('failed jobs, and events of the outbox, with their errors, including those that will be retried')
   .option('--task <task>', 'only jobs of this task')
   .option('--limit <count>', 'maximum number of jobs', count, 50)
   .option('--node <name>', 'only this node, or home')

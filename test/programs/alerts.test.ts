@@ -22,6 +22,14 @@ test('every metric in the alert rules and on the dashboard is on the metrics pag
   expect([...new Set(unknown)]).toEqual([]);
 });
 
+test.each(['school_job_oldest_due_seconds', 'school_jobs_repeated'])(
+  'an alert about %s of messages counts the events whose notifications are not written',
+  (metric) => {
+    const tasks = [...alerts.matchAll(new RegExp(`${metric}\\{task=~?"([^"]+)"\\}`, 'g'))];
+    expect(tasks.flatMap(([, names]) => names?.split('|'))).toEqual(expect.arrayContaining(['outbox', 'send_email']));
+  },
+);
+
 test('the programs of the package start the command line', async () => {
   const { stdout } = await promisify(execFile)(join(import.meta.dirname, '../../bin/school.js'), ['--help']);
   expect(stdout).toContain('Administer the school management service.');

@@ -271,14 +271,38 @@ describe('school jobs', () => {
     const second = await add('clean_up');
     const [first, third] = [second + 1, second + 2];
     await database.query(
-      `insert into platform.outbox (id, tenant_id, event, facts, attempts, retry_at)
-       select id, tenant_id, 'holiday.added', '{"recipients": []}', 12, 'infinity'
+      `insert into platform.outbox (id, tenant_id, event, facts, attempts, retry_at, error)
+       select id, tenant_id, 'holiday.added', '{"recipients": []}', 12, 'infinity', 'It broke'
        from unnest($1::bigint[], $2::bigint[]) e (id, tenant_id)`,
       [
         [first, second, third],
         [school.id, school.id, other.id],
       ],
     );
+    expect(await parsed('failed', '--task', 'outbox', '--limit', '1')).toEqual({
+      total: 3,
+      jobs: [
+        {
+          id: third,
+          task: 'outbox',
+          event: 'holiday.added',
+          tenant_id: other.id,
+          subdomain: expect.any(String),
+          attempts: 12,
+          max_attempts: 12,
+          error: 'It broke',
+          next_run_at: null,
+        },
+      ],
+    });
+    expect((await jobs('failed')).stdout).toMatch(
+      new RegExp(
+        `^ *${second} +outbox holiday.added +${school.id} \\(${subdomain}\\) +12 of 12 +never +It broke$`,
+        'm',
+      ),
+    );
+    // The console retries and cancels by id, so it lists jobs only.
+    expect(await database.query('select from core.failed_jobs(null, 10)')).toEqual([]);
     const left = async () =>
       (
         await database.query<{ id: number; attempts: number }>(
