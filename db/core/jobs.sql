@@ -37,11 +37,11 @@ create function core.queue() returns json
       -- Events whose notifications are not written yet. Operators watch them like jobs.
       select
         'outbox',
-        count(*) filter (where o.attempts = 0),
-        count(*) filter (where o.attempts > 0 and o.retry_at < 'infinity'),
+        count(*) filter (where o.retry_at is null),
+        count(*) filter (where o.retry_at < 'infinity'),
         0,
         count(*) filter (where o.retry_at = 'infinity'),
-        round(extract(epoch from now() - min(o.updated_at) filter (where o.attempts = 0))::numeric, 1),
+        round(extract(epoch from now() - min(o.updated_at) filter (where o.retry_at is null))::numeric, 1),
         count(*) filter (where o.attempts >= 3),
         round(extract(epoch from now() - min(o.created_at)
           filter (where o.retry_at is distinct from 'infinity'))::numeric, 1)

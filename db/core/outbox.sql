@@ -361,6 +361,17 @@ $$;
 comment on function core.outbox_postpone is
   'Tries a row again after 10, 30, 90 seconds, …, 4 hours; after the last attempt (core.outbox_attempts) never.';
 
+create function core.outbox_lifetime() returns interval language sql immutable return interval '1 day';
+comment on function core.outbox_lifetime is
+  'How long an event may wait for the worker. After that, for example after an outage or a rollback, most of its '
+  'notifications would mislead, so an operator decides (`school jobs`). Messages that people write have no limit.';
+
+create function core.outbox_give_up(p_id bigint, p_error text) returns void
+  language sql set enable_seqscan = off as $$
+  update platform.outbox set retry_at = 'infinity', error = p_error where id = p_id
+$$;
+comment on function core.outbox_give_up is 'Keeps a row for an operator, who tries it again or removes it.';
+
 create function core.outbox_write_rows(p_ids bigint[], p_words jsonb, out events integer, out recipients integer)
   language plpgsql as $$
 declare
@@ -379,6 +390,12 @@ begin
     -- An event that the school has disabled has no recipients.
     v_recipients := '[]';
     if p_words ? v_row.event or not exists (select from core.notification_event where key = v_row.event) then
+      -- An attempt, a slice and `jobs retry` change the row.
+      if v_row.event <> 'message' and v_row.updated_at < now() - core.outbox_lifetime() then
+        perform core.outbox_give_up(v_row.id, 'The event has waited for more than a day, so its notifications would '
+          'mislead. Decide: school jobs retry --task outbox, or school jobs cancel --task outbox --failed');
+        continue;
+      end if;
       begin
         v_recipients := core.outbox_recipients(v_row);
         v_slice := least(jsonb_array_length(v_recipients) - v_row.written, core.outbox_slice());
@@ -422,7 +439,8 @@ comment on function core.outbox_write_rows is
   'Finds the recipients of events, writes their notifications and deletes the rows, all or none: in order, as many '
   'events as have a thousand recipients together, and beside them a thousand recipients of an event that is partly '
   'written. p_words: the texts of the events that are enabled. Returns the numbers of events, and of recipients of '
-  'those that were not partly written. Fails if one event fails.';
+  'those that were not partly written. Keeps events that have waited too long (core.outbox_lifetime) for an operator. '
+  'Fails if one event fails.';
 
 create function core.outbox_write(p_tenant_id bigint) returns integer
   language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '2s' as $$

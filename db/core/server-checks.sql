@@ -443,7 +443,7 @@ create function core.check_queue(p_waiting interval default '10 minutes') return
     from platform.outbox o
     join platform.tenant t on t.id = o.tenant_id and t.node_id is null and t.schema_version > 0
     -- Since `jobs retry`, or the last slice of a message: both change the row.
-    where o.attempts = 0
+    where o.retry_at is null
     having min(o.updated_at) < now() - p_waiting
     union all
     select 'warning', format('The notifications of %s events %s could not be written: %s', count(*), event, min(error)),
@@ -453,7 +453,7 @@ create function core.check_queue(p_waiting interval default '10 minutes') return
         else 'Report the error. The events are tried again for a day.'
       end, false
     from platform.outbox
-    where attempts >= 3
+    where attempts >= 3 or retry_at = 'infinity'
     group by event
   $$;
 comment on function core.check_queue is 'Emails, notifications and the daily work of the schools are late or lost.';

@@ -451,6 +451,42 @@ test('jobs cancel --failed leaves rows that wait for another attempt, and --tena
   expect(await left()).toEqual([{ school: other.id, attempts: 0 }]);
 });
 
+test('an event that no worker has touched for a day fails, unless a person wrote it, and jobs retry sends it', async () => {
+  const hours = (count: number) => new Date(Date.now() - count * 3_600_000);
+  const old = { created_at: hours(25), updated_at: hours(25) };
+  const message = {
+    type: 't',
+    words: { in_app: { title: 'Written', message: 'M' } },
+    recipients: [{ user_id: school.user }],
+  };
+  await add(school, 'new', old);
+  await add(school, 'again', { ...old, attempts: 2, retry_at: hours(24) });
+  const recipients = ['part', 'rest'].map((holiday_name) => ({ user_id: school.user, variables: { holiday_name } }));
+  await add(school, '', { ...old, written: 1, facts: { recipients } });
+  await add(school, '', { ...old, event: 'message', facts: message });
+  await add(school, '', { ...old, event: 'webhooks', facts: {} });
+  await add(school, 'retried', { created_at: hours(100), updated_at: hours(23) });
+  await add(school, 'recent', { created_at: hours(23), updated_at: hours(23) });
+  await write(school);
+  expect(await titles(school)).toEqual(['Written', 'Holiday: retried', 'Holiday: recent']);
+  expect(await database.query('select attempts, retry_at, error from platform.outbox order by id')).toEqual(
+    [0, 2, 0].map((attempts) => ({ attempts, retry_at: Infinity, error: expect.stringContaining('more than a day') })),
+  );
+  const [{ queue } = { queue: { tasks: [] } }] = await database.query<{ queue: { tasks: { task: string }[] } }>(
+    'select core.queue() as queue',
+  );
+  expect(queue.tasks.find(({ task }) => task === 'outbox')).toMatchObject({ ready: 0, waiting: 0, failed: 3 });
+  expect(await database.query("select what, remedy from core.check_queue() where what like '%could not be%'")).toEqual([
+    {
+      what: expect.stringMatching(/^The notifications of 3 events holiday\.added could not be written: The event has/),
+      remedy: expect.stringContaining('jobs retry --task outbox'),
+    },
+  ]);
+  expect(await change('retry', 'outbox', true)).toEqual({ outbox: 3 });
+  await write(school);
+  expect((await titles(school)).slice(3)).toEqual(['Holiday: rest', 'Holiday: new', 'Holiday: again']);
+});
+
 test('doctor counts the time of a row from its last change, and advises to start a worker only if none runs', async () => {
   const advice = async () =>
     (
