@@ -71,7 +71,8 @@ create function core.usage_retention() returns interval language sql immutable r
 comment on function core.usage_retention is 'How long the daily usage of schools is kept.';
 
 create function core.failed_job_retention() returns interval language sql immutable return interval '90 days';
-comment on function core.failed_job_retention is 'How long jobs that have no attempts left are kept.';
+comment on function core.failed_job_retention is
+  'How long jobs and events of the outbox that have no attempts left are kept.';
 
 create function core.one_time_token_lifetime(p_purpose text) returns interval language sql immutable
   return case p_purpose

@@ -62,6 +62,9 @@ declare
     -- The deliveries of an event are deleted with it.
     core.delete_oldest('platform.webhook_event',
       core.kept_for(p_keep, 'deliveries', core.delivery_retention()), p_limit),
+    -- A message keeps its text here.
+    core.delete_batch('platform.outbox', format('retry_at = ''infinity'' and updated_at < now() - %L::interval',
+      core.kept_for(p_keep, 'failed_jobs', core.failed_job_retention())), p_limit),
     core.delete_failed_jobs(core.kept_for(p_keep, 'failed_jobs', core.failed_job_retention()), p_limit)];
 begin
   v_before := core.enter_tenant(null);
@@ -70,8 +73,9 @@ begin
 end $$;
 comment on function core.clean_up is
   'Deletes a batch of expired rows of the shared tables: tokens, sessions, login throttles, rate limits, answers to '
-  'idempotency keys of operators, usage, failed jobs, events of webhooks. Queues the job that sends the webhooks of '
-  'the platform, should it have been lost. Returns whether there may be more.';
+  'idempotency keys of operators, usage, failed jobs, events whose notifications could not be written, events of '
+  'webhooks. Queues the job that sends the webhooks of the platform, should it have been lost. Returns whether there '
+  'may be more.';
 
 -- Whole days, so that the table is locked on one run a day. The lock waits for transactions that have added entries.
 -- Meanwhile new entries wait, so the next run tries again if it takes longer than a second.

@@ -36,6 +36,12 @@ test('clean-up deletes expired sessions, links, throttles and answers, and nothi
     "insert into platform.idempotency_key (user_id, key, operation, request_hash, created_at) values (1, 'expired', 'x', 'x', now() - interval '25 hours')",
   );
   await database.query(
+    `insert into platform.outbox (tenant_id, event, facts, retry_at, updated_at) values
+       ($1, 'old', '{}', 'infinity', now() - interval '91 days'), ($1, 'kept', '{}', 'infinity', now() - interval '89 days'),
+       ($1, 'waits', '{}', now() + interval '1 hour', now() - interval '91 days')`,
+    [school.id],
+  );
+  await database.query(
     `insert into ${school.schema}.notification (user_id, title, message, created_at)
        select u.id, 'clean-up ' || name, 'M', at from (select min(id) as id from ${school.schema}.user_account) u,
          (values ('old', now() - interval '366 days'), ('kept', now() - interval '364 days')) n (name, at)`,
@@ -72,6 +78,7 @@ test('clean-up deletes expired sessions, links, throttles and answers, and nothi
   ).toEqual(['alive']);
   expect(await left(`select key as name from ${school.schema}.idempotency_key`)).toEqual(['alive']);
   expect(await left('select key as name from platform.idempotency_key')).toEqual([]);
+  expect(await left('select event as name from platform.outbox')).toEqual(['kept', 'waits']);
   expect(await left(`select title as name from ${school.schema}.notification where title like 'clean-up %'`)).toEqual([
     'clean-up kept',
   ]);
