@@ -437,7 +437,9 @@ create function core.check_queue(p_waiting interval default '10 minutes') return
         count(distinct o.tenant_id), min(o.updated_at)::timestamptz(0)),
       case
         when (core.readiness() ->> 'worker')::boolean
-          then 'Read in the log of the worker why it does not write them. A school that is locked or migrated waits.'
+          then 'If only workers of an earlier release run, as after a rollback, start one of this release (npm start '
+            '-- --only worker). Otherwise the log of the worker says why it does not write them. A school that is '
+            'locked or migrated waits.'
         else 'npm start -- --only worker'
       end, false
     from platform.outbox o
