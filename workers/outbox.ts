@@ -7,9 +7,9 @@ import type { TaskContext } from './task-context.ts';
 
 /** How often a worker looks for events. A look takes 0.3 ms; if it takes longer, the worker looks less often. */
 const intervalMs = 50;
-/** So that looks take at most this part of the time, but the worker always looks once a second. */
+/** So that looks take at most this part of the time, but the worker always looks once in ten seconds. */
 const maxLookShare = 0.05;
-const maxIntervalMs = 1_000;
+const maxIntervalMs = 10_000;
 /** For how many schools a worker writes at the same time. One that waits for a lock then delays no other. */
 const lanes = 3;
 /** How long a school is left alone whose notifications could not be written, for example because of a lock. */
@@ -111,6 +111,10 @@ export function outboxWriter({ pool, logger, tracing }: Context, timeoutMs = wri
   };
 }
 
+/** The pause after a look. One slow look, for example because the machine is busy, makes it no longer, but two do. */
+export const pauseAfter = (lookMs: number, earlierLookMs: number): number =>
+  Math.min(Math.max(intervalMs, Math.min(lookMs, earlierLookMs) / maxLookShare), maxIntervalMs);
+
 /**
  * Looks and writes again and again, as long as the worker runs. Several workers do not disturb each other, because each
  * transaction locks its school.
@@ -122,6 +126,7 @@ export function startOutbox(context: Context): () => Promise<void> {
   const isStopping = () => signal.aborted;
   const writer = outboxWriter(context);
   let wasUp = true;
+  let earlierLookMs = 0;
   /** Looks on one connection until it breaks: a connection of the pool is replaced after some uses. */
   const look = async () => {
     const client = await context.pool.connect();
@@ -130,7 +135,8 @@ export function startOutbox(context: Context): () => Promise<void> {
       while (!isStopping()) {
         const { begun, lookMs } = await writer.round(client, isStopping);
         wasUp = true;
-        const pause = Math.min(Math.max(intervalMs, lookMs / maxLookShare), maxIntervalMs);
+        const pause = pauseAfter(lookMs, earlierLookMs);
+        earlierLookMs = lookMs;
         if (begun === 0) await sleep(pause, undefined, { signal });
       }
       hasFailed = false;

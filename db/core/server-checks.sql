@@ -225,15 +225,53 @@ create function core.check_statistics(p_min_rows bigint default 1000) returns se
   $$;
 comment on function core.check_statistics is 'Postgres guesses the sizes of such a table and chooses slow plans.';
 
-create function core.check_bloat(p_min_rows bigint default 10000, p_share numeric default 0.3)
+create function core.oldest_snapshot(p_age bigint, p_open interval)
+  returns table (holder text, remedy text) language sql stable set search_path = pg_catalog, pg_temp as $$
+    select s.holder, s.remedy
+    from (
+      select format('process %s (%s)', pid, coalesce(nullif(application_name, ''), usename)) as holder,
+        format('select pg_terminate_backend(%s)', pid) as remedy,
+        greatest(age(backend_xmin), age(backend_xid)) as age, xact_start as since
+      from pg_stat_activity
+      where datname = current_database() and pid <> pg_backend_pid() and backend_type <> 'autovacuum worker'
+      union all
+      select format('the prepared transaction %s', gid), format('rollback prepared %L', gid), age(transaction),
+        prepared
+      from pg_prepared_xacts
+      where database = current_database()
+      union all
+      select format('the replica %s', application_name),
+        'End the oldest transaction on the replica, or switch hot_standby_feedback off there.', age(backend_xmin), null
+      from pg_stat_replication
+      union all
+      select format('the replica of the slot %s', slot_name),
+        case when active then 'End the oldest transaction on the replica, or switch hot_standby_feedback off there.'
+          else format('select pg_drop_replication_slot(%L); -- if its replica does not come back', slot_name)
+        end, age(xmin), null
+      from pg_replication_slots
+    ) s
+    -- Null without a snapshot.
+    where s.age >= p_age or (s.age is not null and s.since < now() - p_open)
+    order by s.age desc
+    limit 1
+  $$;
+comment on function core.oldest_snapshot is
+  'What keeps vacuum from removing dead rows, and what ends it: the oldest of the transactions, prepared transactions '
+  'and replicas that may still see what was deleted p_age transactions ago, or whose transaction is open for p_open.';
+
+create function core.check_bloat(
+    p_min_rows bigint default 10000, p_share numeric default 0.3, p_age bigint default 10000,
+    p_open interval default '5 minutes')
   returns setof core.finding language sql stable set search_path = pg_catalog, pg_temp as $$
     select 'warning', format('The table %s has %s dead rows and %s live ones.', relid::regclass, n_dead_tup,
-        n_live_tup),
-      format('vacuum (analyze) %s', relid::regclass), true
+        n_live_tup) || coalesce(' Vacuum cannot remove those that ' || s.holder || ' may still see.', ''),
+      coalesce(s.remedy, format('vacuum (analyze) %s', relid::regclass)), s.remedy is null
     from pg_stat_user_tables
+    left join core.oldest_snapshot(p_age, p_open) s on true
     where n_dead_tup >= p_min_rows and n_dead_tup > p_share * (n_live_tup + n_dead_tup)
   $$;
-comment on function core.check_bloat is 'Dead rows make scans slow and files large. Autovacuum is not keeping up.';
+comment on function core.check_bloat is
+  'Dead rows make scans slow and files large. Autovacuum is not keeping up, or may not remove them.';
 
 create function core.check_sequences(p_share numeric default 0.8) returns setof core.finding
   language sql stable set search_path = pg_catalog, pg_temp as $$

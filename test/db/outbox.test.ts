@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, jest, test } from '@jest/globals';
 import pg from 'pg';
-import { outboxWriter } from '../../workers/outbox.ts';
+import { outboxWriter, pauseAfter } from '../../workers/outbox.ts';
 import { until } from '../support/client/until.ts';
 import { type BareTenant, provision } from '../support/database/tenants.ts';
 import { testDatabase, type TestDatabase } from '../support/server/database.ts';
@@ -199,6 +199,14 @@ describe('the writer', () => {
     expect(await titles(school)).toEqual(['Holiday: lost']);
     expect(warnings).toEqual([]);
   });
+});
+
+test('the pause of the writer grows with the cost of its looks to ten seconds, but not after one slow look', () => {
+  expect(pauseAfter(0.3, 0.3)).toBe(50);
+  expect(pauseAfter(100, 120)).toBe(2000);
+  expect(pauseAfter(450, 400)).toBe(8000);
+  expect(pauseAfter(1170, 900)).toBe(10_000);
+  expect(pauseAfter(1170, 0.3)).toBe(50);
 });
 
 describe('a row', () => {

@@ -235,6 +235,18 @@ const rows: Row[] = [
     ],
   },
   {
+    check: "bloat(1000, 0.3, 1, '1 day')",
+    what: 'Vacuum cannot remove those that the prepared transaction old may still see.',
+    statements: [
+      'create table public.kept with (autovacuum_enabled = off) as select n from generate_series(1, 2000) n',
+      'begin',
+      'select txid_current()',
+      "prepare transaction 'old'",
+      'delete from public.kept where n > 500',
+    ],
+    cleanUp: ['drop table public.kept'],
+  },
+  {
     check: 'sequences()',
     what: 'The sequence public.short has used 90 %',
     statements: ['create sequence public.short maxvalue 10', "select setval('public.short', 9)"],
@@ -371,6 +383,27 @@ test('ends who holds a lock that another process waits for', async () => {
   await runRemedy(url, found?.remedy ?? '');
   await waiting;
   holder = undefined;
+});
+
+test('ends the snapshot that keeps vacuum from removing dead rows', async () => {
+  await query('create table public.seen with (autovacuum_enabled = off) as select n from generate_series(1, 2000) n');
+  await damage(['begin isolation level repeatable read', 'select from public.seen limit 1'], true);
+  await query('delete from public.seen where n > 500');
+  const row = { check: "bloat(1000, 0.3, 1000000, '0 s')", what: 'The table public.seen has ', statements: [] };
+  const [found] = await until(async () => {
+    const list = await findings(row);
+    return list.length > 0 ? list : undefined;
+  });
+  expect(found?.what).toMatch(/Vacuum cannot remove those that process \d+ \(.+\) may still see\.$/);
+  await runRemedy(url, found?.remedy ?? '');
+  holder = undefined;
+  // Without the snapshot, vacuum removes them.
+  const remedy = await until(
+    async () => (await findings(row)).find((each) => each.remedy.startsWith('vacuum'))?.remedy,
+  );
+  await runRemedy(url, remedy);
+  await until(async () => ((await findings(row)).length === 0 ? true : undefined));
+  await query('drop table public.seen');
 });
 
 test('a replica that is away is in the status, by its slot', async () => {
