@@ -231,6 +231,13 @@ test('school jobs counts the jobs of all servers, and retries and cancels those 
     command(0, 'jobs', 'cancel', String(here)),
   ]);
   expect(await command(0, 'jobs', 'failed')).toMatchObject({ total: 0 });
+
+  // Without --node, those of a school on its server.
+  await add('node-1');
+  const cancelOf = (school: School) =>
+    command(0, 'jobs', 'cancel', '--task', 'send_email', '--tenant', String(school.id));
+  expect(await cancelOf(atHome)).toMatchObject({ done: {} });
+  expect(await cancelOf(east)).toMatchObject({ done: { send_email: 1 } });
 });
 
 /**
