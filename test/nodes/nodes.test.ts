@@ -1,6 +1,7 @@
 import { afterAll, describe, expect, test } from '@jest/globals';
 import type { OutputOf } from '../support/client/output.ts';
 import type { Student as StudentSchema } from '../../src/endpoints/students.ts';
+import { createForwarder } from '../../src/servers/forwarder.ts';
 import { until } from '../support/client/until.ts';
 import { type School, serviceOfFile, testPassword, unique } from '../support/server/service.ts';
 import { startProgram } from '../support/server/processes.ts';
@@ -43,6 +44,35 @@ const hasSchema = async (pool: InstanceType<typeof pg.Pool> | undefined, { schem
     ?.exists;
 
 describe('a school on a node', () => {
+  test('gets a change once that runs while the forwarder is created again', async () => {
+    const atForwarder = new pg.Pool({ connectionString: forwarder, max: 1 });
+    const onNode = await pools[0]?.connect();
+    const last_name = unique('Once');
+    const count = async () =>
+      (await east.admin.get<Student[]>(`/api/students?search=${last_name}`)).pagination.totalItems;
+    try {
+      await onNode?.query(`begin; lock table ${east.schema}.student in share row exclusive mode`);
+      const body = { first_name: 'Ada', last_name };
+      const created = east.admin.send('POST', '/api/students', { body });
+      const isWaiting = async (pool: InstanceType<typeof pg.Pool> | undefined) =>
+        (await pool?.query('select from pg_locks where not granted and relation is not null'))?.rowCount || undefined;
+      await until(() => isWaiting(pools[0]));
+      const installed = withOwner(home, (client) =>
+        createForwarder(client, { name: 'test', url: forwarder, homeUrl: home }),
+      );
+      await until(() => isWaiting(atForwarder));
+      await onNode?.query('rollback');
+      await installed;
+      // On a slow machine the request may have waited too long, and was ended.
+      expect([201, 503]).toContain((await created).status);
+      await until(async () => (await count()) > 0 || undefined);
+      expect(await count()).toBe(1);
+    } finally {
+      onNode?.release(true);
+      await atForwarder.end();
+    }
+  });
+
   test('has its tables on its node, and nowhere else', async () => {
     expect(await Promise.all(pools.map((pool) => hasSchema(pool, east)))).toEqual([true, false]);
     expect(await Promise.all(pools.map((pool) => hasSchema(pool, west)))).toEqual([false, true]);
