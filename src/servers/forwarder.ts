@@ -96,6 +96,9 @@ async function forwardedServers(
 /** How long the requests that are running may keep a new version of a forwarder waiting. */
 const lockTimeoutSeconds = 3;
 
+/** The schema of the functions that the last installation replaced. */
+const earlierSchema = 'core_before';
+
 /** Installs a forwarder in one transaction. @throws if requests lock its tables for too long */
 const install = (home: pg.Client, client: pg.Client, servers: ReadonlyMap<string, ForwardedServer>): Promise<void> =>
   inTransaction(client, async () => {
@@ -105,9 +108,12 @@ const install = (home: pg.Client, client: pg.Client, servers: ReadonlyMap<string
     await client.query(
       'create table if not exists platform.tenant (id bigint primary key, subdomain text not null unique, node_id bigint)',
     );
-    // New requests wait for this statement too.
+    // The requests that are running, or wait for this transaction, go on in the functions of `core`. If these were gone,
+    // a request would fail after the server of its school has committed, and be repeated. So they stay until the next
+    // installation, in `core_before`, and the wait is for requests that are older than the last one.
     await client.query(`set local lock_timeout = '${String(lockTimeoutSeconds)}s'`);
-    await client.query('drop schema if exists core cascade; create schema core');
+    await client.query(`drop schema if exists ${earlierSchema} cascade; create schema if not exists core`);
+    await client.query(`alter schema core rename to ${earlierSchema}; create schema core`);
     const { rows: known } = await client.query<{ srvname: string }>('select srvname from pg_foreign_server');
     for (const { srvname } of known) await client.query(`drop server ${client.escapeIdentifier(srvname)} cascade`);
     for (const [server, forwarded] of servers) await defineServer(client, server, forwarded);
@@ -123,7 +129,7 @@ const endLongRequests = (client: pg.Client) =>
      where a.pid <> pg_backend_pid() and a.xact_start < clock_timestamp() - make_interval(secs => $1)
        and exists (
          select from pg_locks l
-         join pg_class c on c.oid = l.relation and c.relnamespace = to_regnamespace('core')
+         join pg_class c on c.oid = l.relation and c.relnamespace = to_regnamespace('${earlierSchema}')
          where l.pid = a.pid and l.granted
            and l.database = (select oid from pg_database where datname = current_database()))`,
     [lockTimeoutSeconds],
@@ -165,7 +171,7 @@ async function hasCopied(home: pg.Client, client: pg.Client, subscription: strin
 
 /**
  * Creates a forwarder in an empty database, or brings an existing one up to date with the nodes and the version of the
- * home. Requests that arrive meanwhile wait. Those that have waited for a server for some seconds are ended.
+ * home. Requests go on meanwhile. Those that have run since before the last installation are ended.
  * @param name  unique among the forwarders of this home
  * @param homeUrl  the home, as the forwarder reaches it
  */
@@ -178,7 +184,7 @@ export async function createForwarder(
   // It would get a directory that leads requests to the wrong servers.
   await requireCurrent(home, []);
   await withOwner(url, async (client) => {
-    // What follows drops the schema core and all foreign servers.
+    // What follows replaces the schema core and all foreign servers.
     const { rows } = await client.query<{ is_used: boolean; is_available: boolean }>(
       `select to_regprocedure('core.server_of(bigint)') is null and (
            exists (select from pg_namespace where nspname in ('core', 'platform'))
