@@ -162,7 +162,11 @@ const copyToNode = (home: pg.Client, node: Node, { homeUrl, keepsHomeUrl }: Home
   withOwner(node.url, async (client) => {
     const subscription = nodeSubscription(node.id);
     const address = keepsHomeUrl ? await subscribedAddress(client, subscription) : undefined;
-    await forgetSlots(home, client, node.id, always);
+    const { rowCount: publications } = await client.query(
+      "select from pg_publication where pubname in ('school_facts', 'school_tenants')",
+    );
+    // From a slot that is older than its publications the home gets an error for ever.
+    await forgetSlots(home, client, node.id, always || publications !== 2);
     await prepareNode(client, node);
     await subscribeAndCopy(client, subscription, homeUrl, 'school_platform', address);
   });
