@@ -8,7 +8,7 @@ import { inTransaction } from '../database/transaction.ts';
 import { type Node, readNodes } from './nodes/nodes.ts';
 import { connectionOptions, connectionString, withoutLogin } from './replication/connection-string.ts';
 import { forwarderSubscription } from './replication/names.ts';
-import { dropLogin, forwarderLogin, forwarderRole, type Login } from './replication/roles.ts';
+import { dropLogin, forwarderLogin, forwarderRole, type Login, newPassword } from './replication/roles.ts';
 import { dropSlot, hasSlot, hasSubscription, subscribeAndCopy, unsubscribe } from './replication/subscriptions.ts';
 import { waitForSubscribers } from './replication/wait.ts';
 import { homeName } from './servers.ts';
@@ -75,10 +75,12 @@ async function forwardedServers(
   name: string,
 ): Promise<Map<string, ForwardedServer>> {
   const known = await readLogins(client);
+  // Two nodes may be databases of one server, where the role is the same.
+  const password = newPassword();
   const loginAt = async (server: string, url: string): Promise<Login> => {
     try {
       await requireAnswer(url);
-      return await withOwner(url, (owner) => forwarderLogin(owner, name));
+      return await withOwner(url, (owner) => forwarderLogin(owner, name, password));
     } catch (error) {
       const login = known.get(server);
       if (!login) throw error;
@@ -86,11 +88,9 @@ async function forwardedServers(
     }
   };
   const addresses = [[homeName, homeUrl] as const, ...nodes.map(({ id, url }) => [`node_${String(id)}`, url] as const)];
-  return new Map(
-    await Promise.all(
-      addresses.map(async ([server, url]) => [server, { url, login: await loginAt(server, url) }] as const),
-    ),
-  );
+  const servers = new Map<string, ForwardedServer>();
+  for (const [server, url] of addresses) servers.set(server, { url, login: await loginAt(server, url) });
+  return servers;
 }
 
 /** How long the requests that are running may keep a new version of a forwarder waiting. */
