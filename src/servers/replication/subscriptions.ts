@@ -2,7 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type pg from 'pg';
 import { withOwner } from '../../database/pool/pool.ts';
 import { connectionOptions, connectionString, parseConnectionString, withoutLogin } from './connection-string.ts';
-import { dropLogin, subscriberLogin } from './roles.ts';
+import { dropLogin, refuseLogin, subscriberLogin } from './roles.ts';
 
 /** How long the first copies of new tables may take. They have few rows. */
 export const copyTimeoutMs = 60_000;
@@ -134,6 +134,9 @@ const dropSlotTimeoutMs = 5_000;
  */
 export async function dropSlot(client: pg.ClientBase, name: string): Promise<void> {
   const end = Date.now() + dropSlotTimeoutMs;
+  const isOfServer = name.startsWith('school_');
+  // Otherwise a subscriber that is alive, such as that of a node that is removed as lost, connects again in between.
+  if (isOfServer) await refuseLogin(client, name);
   for (;;) {
     await client.query('select pg_terminate_backend(active_pid, 5000) from pg_replication_slots where slot_name = $1', [
       name,
@@ -142,7 +145,7 @@ export async function dropSlot(client: pg.ClientBase, name: string): Promise<voi
       await client.query('select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = $1', [
         name,
       ]);
-      if (name.startsWith('school_')) await dropLogin(client, name);
+      if (isOfServer) await dropLogin(client, name);
       return;
     } catch (error) {
       // object_in_use: the subscriber has connected again.
