@@ -119,14 +119,14 @@ test('a node whose removal stopped before its end is removed by the same command
 
 test('a node that refuses the connection is not lost, so its schools are not deleted', async () => {
   await query(database, 'drop role if exists full_role');
-  await query(database, 'create role full_role login connection limit 0');
+  await query(database, "create role full_role login connection limit 0 password 'secret'");
   try {
     for (const [user, message] of [
-      ['no_role', 'role "no_role" does not exist'],
+      ['no_role', 'password authentication failed for user "no_role"'],
       ['full_role', 'too many connections for role "full_role"'],
     ] as const) {
       await query(home, "update platform.node set url = $1 where name = 'spare'", [
-        url.replace('postgres@', `${user}@`),
+        url.replace('postgres@', `${user}:secret@`),
       ]);
       expect(await command('node', 'remove', 'spare', '--lost', '--delete-schools', '--yes')).toMatchObject({
         code: 1,
