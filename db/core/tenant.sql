@@ -23,6 +23,8 @@ create or replace function core.lock_key(p_kind text, p_object bigint) returns b
       when 'rights' then 7313
       -- The worker that writes the notifications of a school (core.outbox_write).
       when 'notifications' then 7314
+      -- Only for requests of the previous release that run while the functions are replaced.
+      when 'recipient' then 7317
       -- The daily run of a school (workers/tasks/daily_school.ts).
       when 'daily run' then 7316
       -- Creating a webhook of a school or of the platform, because their number is limited.
