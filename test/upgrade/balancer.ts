@@ -30,6 +30,8 @@ export interface Message {
   body?: object;
   /** The status of success, 200 by default. */
   status?: number;
+  /** Another status that is no failure. */
+  accepts?: number;
   headers?: Record<string, string>;
   /** The school of the request. It may answer 503 while it is being migrated. */
   school?: number;
@@ -147,7 +149,7 @@ export function balancer(): Balancer {
         continue;
       }
       count(target.side, String(status));
-      if (status !== (message.status ?? 200))
+      if (status !== (message.status ?? 200) && status !== message.accepts)
         return fail(message, target.side, `${String(status)} ${JSON.stringify(body)}`);
       return answer as Answer<T>;
     }

@@ -166,8 +166,6 @@ async function secretary(load: Load, school: School): Promise<void> {
     const again = await admin.send<Student>('POST', '/api/students', input, { status: 201, ...key });
     expectSame(load, 'a repeated create', again.data.id, added.id);
     const path = `/api/students/${String(added.id)}`;
-    const read = await admin.send<Student>('GET', path);
-    expectSame(load, 'the student as read', pick(read.data), pick(added));
     const found = await admin.send<Student[]>('GET', `/api/students?search=${last_name}&pageSize=5`);
     expectSame(
       load,
@@ -176,12 +174,19 @@ async function secretary(load: Load, school: School): Promise<void> {
       [added.id],
     );
     const phone = `+1555${String(1_000_000 + serial)}`;
-    const changed = await admin.send<Student>(
-      'PUT',
-      path,
-      { phone },
-      { headers: { 'If-Match': read.headers.etag ?? '*' } },
-    );
+    const change = async () => {
+      const read = await admin.send<Student>('GET', path);
+      expectSame(load, 'the student as read', pick(read.data), pick(added));
+      return admin.send<Student>(
+        'PUT',
+        path,
+        { phone },
+        { headers: { 'If-Match': read.headers.etag ?? '*' }, accepts: 412 },
+      );
+    };
+    let changed = await change();
+    // The releases have other fields of a student. If the functions were replaced in between, the version is another.
+    if (changed.status === 412) changed = await change();
     expectSame(load, 'a changed student', pick(changed.data), { ...pick(added), phone });
     school.students.set(added.id, pick(changed.data));
     const [other] = [...school.students.values()].slice(Math.floor(Math.random() * school.students.size));
