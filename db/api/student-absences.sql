@@ -22,7 +22,7 @@ select core.define_record('student_absence', p_table => 'student_absence', p_key
     a.announced_by, a.announced_by_name, a.created_at, a.updated_at
   $$,
   p_condition => 'exists (select from student o where o.id = a.student_id and o.deleted_at is null)',
-  p_search => $$concat_ws(' ', s.search_name, public.search_form(a.reason))$$,
+  p_search => $$public.search_form(concat_ws(' ', s.first_name, s.last_name, a.reason))$$,
   p_single_page_filters => '{student_id}', p_equals => '{student_id}',
   p_default_sort => 'from_date', p_default_order => 'desc',
   p_writable => '{student_id,from_date,to_date,reason,announced_by,announced_by_name}',

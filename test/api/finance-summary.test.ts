@@ -95,7 +95,7 @@ test('invoices count if they were issued within the academic year in the time zo
       .join(),
   );
   await service.database.query(
-    `insert into ${schema}.payment (student_id, invoice_id, amount, payment_date, payment_method) values ($1, 1, 4, now(), 'cash')`,
+    `insert into ${schema}.payment (student_id, invoice_id, amount, payment_date, payment_method) values ($1, 1, 4, (now() at time zone 'Asia/Tokyo')::date, 'cash')`,
     [studentId],
   );
   const { data } = await admin.get<Summary>('/api/finance/summary');
