@@ -318,6 +318,18 @@ describe('left_on', () => {
   });
 });
 
+/** Imports a file that updates students. @returns the notes about their rows */
+async function notesOfUpdate(file: string) {
+  const form = fileForm(Buffer.from(file), 'students.csv', 'text/csv', 'file');
+  form.set('mode', 'update');
+  const { data } = await admin.send<{ result: { changed: { note: string | null }[] } }>(
+    'POST',
+    '/api/students/import',
+    { body: form },
+  );
+  return data.result.changed.map(({ note }) => note);
+}
+
 describe('a student who returns', () => {
   test('gets the class and the seat in the bus back, but keeps the gap in the enrollment', async () => {
     const student = await pupil();
@@ -387,14 +399,7 @@ describe('a student who returns', () => {
       ),
     );
     const file = `admission_number,is_active\n${numbers.map((number) => `${number},yes\n`).join('')}`;
-    const form = fileForm(Buffer.from(file), 'students.csv', 'text/csv', 'file');
-    form.set('mode', 'update');
-    const { data } = await admin.send<{ result: { changed: { note: string | null }[] } }>(
-      'POST',
-      '/api/students/import',
-      { body: form },
-    );
-    expect(data.result.changed.map(({ note }) => note)).toEqual([
+    expect(await notesOfUpdate(file)).toEqual([
       null,
       expect.stringContaining('has room for 1 students. The student returns without a class.'),
     ]);
@@ -416,18 +421,7 @@ describe('a student who returns', () => {
     await admin.put(`/api/classes/${classId}`, { capacity: 2 });
     const [one, two, three] = numbers;
     const file = `admission_number,is_active\n${one},yes\n${two},yes\n${three},no\n`;
-    const form = fileForm(Buffer.from(file), 'students.csv', 'text/csv', 'file');
-    form.set('mode', 'update');
-    const { data } = await admin.send<{ result: { changed: { note: string | null }[] } }>(
-      'POST',
-      '/api/students/import',
-      { body: form },
-    );
-    expect(data.result.changed.map(({ note }) => note)).toEqual([
-      null,
-      expect.stringContaining('returns without a class'),
-      null,
-    ]);
+    expect(await notesOfUpdate(file)).toEqual([null, expect.stringContaining('returns without a class'), null]);
     expect(await counted(`/api/students?class_id=${classId}`)).toBe(2);
   });
 
