@@ -93,13 +93,13 @@ async function forwardedServers(
   return servers;
 }
 
-/** How long the requests that are running may keep a new version of a forwarder waiting. */
+/** How long requests that run since before the last installation may keep a new version of a forwarder waiting. */
 const lockTimeoutSeconds = 3;
 
 /** The schema of the functions that the last installation replaced. */
 const earlierSchema = 'core_before';
 
-/** Installs a forwarder in one transaction. @throws if requests lock its tables for too long */
+/** Installs a forwarder in one transaction. @throws if old requests lock the tables of `earlierSchema` for too long */
 const install = (home: pg.Client, client: pg.Client, servers: ReadonlyMap<string, ForwardedServer>): Promise<void> =>
   inTransaction(client, async () => {
     await client.query("select set_config('school.role_settings', '{}', true)");
