@@ -8,6 +8,7 @@ import { postgraphile } from 'postgraphile';
 import { makePgService } from 'postgraphile/adaptors/pg';
 import { grafserv } from 'postgraphile/grafserv/node';
 import { PostGraphileAmberPreset } from 'postgraphile/presets/amber';
+import { jsonPgSmartTags } from 'postgraphile/utils';
 import { PostGraphileConnectionFilterPreset } from 'postgraphile-plugin-connection-filter';
 import { withOwner } from '../src/database/pool/pool.ts';
 import { switchToRole } from '../src/domain/role-settings.ts';
@@ -32,6 +33,14 @@ await withOwner(databaseUrl, (owner) =>
     grant execute on function bench_baseline.mark_attendance to ${role}`),
 );
 
+/** The relation of room_id would be `room`, as the column of this name is. */
+const namesOfRelations = jsonPgSmartTags({
+  version: 1,
+  config: {
+    constraint: { [`${schema}.timetable_slot.timetable_slot_room_id_fkey`]: { tags: { fieldName: 'roomOfSlot' } } },
+  },
+});
+
 const instance = postgraphile({
   extends: [
     PostGraphileAmberPreset,
@@ -39,6 +48,7 @@ const instance = postgraphile({
     PostGraphileConnectionFilterPreset,
     PgAggregatesPreset,
   ],
+  plugins: [namesOfRelations],
   // It would hide filters and orders by columns without an index of their own, such as last_name.
   disablePlugins: ['PgIndexBehaviorsPlugin'],
   pgServices: [

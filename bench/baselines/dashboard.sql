@@ -13,7 +13,8 @@ select json_build_object(
     where y.is_current),
   'attendance_today', (
     select json_build_object(
-      'present', coalesce(sum(present + late), 0), 'absent', coalesce(sum(absent), 0), 'late', coalesce(sum(late), 0))
+      'present', coalesce(sum(present + late), 0), 'absent', coalesce(sum(absent), 0), 'late', coalesce(sum(late), 0),
+      'excused', coalesce(sum(excused), 0))
     from school.attendance_day
     where date = $1),
   'fee_summary', json_build_object(

@@ -5,8 +5,8 @@ from (
     s.id, s.first_name, s.last_name, s.roll_number, s.admission_number, s.date_of_birth, s.gender, s.email, s.phone,
     s.class_id, c.name || coalesce(' ' || c.section, '') as class_name, c.academic_year_id,
     s.grade_id, g.name as grade_name, s.religion_id, r.name as religion_name,
-    s.parent_name, s.parent_phone, s.parent_email, s.address, s.is_active, s.user_id,
-    s.deleted_at, s.created_at, s.updated_at
+    s.parent_name, s.parent_phone, s.parent_email, s.address, s.is_active, s.left_on, s.leaving_reason,
+    s.user_id, s.deleted_at, s.created_at, s.updated_at
   from school.student s
   left join school.class c on c.id = s.class_id
   left join school.grade g on g.id = s.grade_id

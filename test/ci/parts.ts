@@ -53,6 +53,15 @@ export const matrixParts: Step[] = [
   { name: 'vulnerabilities', command: ['node', 'packaging/vulnerabilities.ts'] },
   { name: 'recovery', command: npm('test:recovery') },
   { name: 'failover', command: npm('test:failover') },
+  // Whether what the benchmark compares with still answers the same as the service, not how fast.
+  {
+    name: 'bench',
+    command: npm(
+      'bench',
+      ...['--only', 'get,list,search,dashboard,create,mark,payment'],
+      ...['--tenants', '1', '--students', '50', '--seconds', '1', '--rounds', '1'],
+    ),
+  },
   { name: 'package', command: npm('test:package') },
   { name: 'firefox', command: npm('test'), files: ['test/console/keyboard'], env: { TEST_BROWSER: 'firefox' } },
   { name: 'upgrade', command: npm('test:upgrade', '--seconds', '300') },
