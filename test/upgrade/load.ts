@@ -263,8 +263,11 @@ async function visitor(load: Load, school: School): Promise<void> {
   }
 }
 
-/** How long a notification may take to reach a stream. A stream that was closed waits before it connects again. */
-const streamTimeoutMs = 30_000;
+/**
+ * How long a notification may take to reach a stream. From the moment on in which the functions of a release are installed,
+ * it waits for a worker of that release, which takes half a minute to start on a busy machine.
+ */
+const streamTimeoutMs = 90_000;
 
 /** Sends notifications, which arrive in the stream of the user and, by a worker, as email. */
 async function listener(load: Load, school: School): Promise<void> {
