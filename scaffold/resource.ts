@@ -62,7 +62,7 @@ const policy = (table: string) => `
 create policy students_see_themselves on ${table} as restrictive
   using (
     (select nullif(current_setting('app.scope', true) in ('all', 'taught'), false)) is not null
-    or student_id = nullif(current_setting('app.student_id', true), '')::bigint
+    or student_id = any ((select visible_student_ids())::bigint[])
   );`;
 
 const condition = (alias: string) => `p_condition => $$

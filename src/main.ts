@@ -145,6 +145,7 @@ function printBanner(config: Config, { ready, url, metricsUrl, location, demoLog
     if (demoLogins.includes('admin')) print(`  Admin     ${demo.admin}`);
     if (demoLogins.includes('teacher')) print(`  Teacher   ${demo.teacher}`);
     if (demoLogins.includes('student')) print(`  Student   ${demo.student}`);
+    if (demoLogins.includes('guardian')) print(`  Guardian  ${demo.guardian}`);
     if (demoLogins.includes('operator'))
       print(`  Operator  ${demo.operator} (in the console; is_platform: true for the API)`);
   }

@@ -411,7 +411,7 @@ create function api.attendance_recipients(p jsonb) returns jsonb language sql as
       on conflict (attendance_id) do update set status = excluded.status where m.status <> excluded.status
       returning attendance_id
   )
-  select api.student_recipients(jsonb_agg(jsonb_build_object(
+  select api.student_recipients('attendance.' || (p ->> 'status'), jsonb_agg(jsonb_build_object(
     'student_id', a.student_id,
     'class_name', api.class_name(c.name, c.section),
     'date', core.written_day((p ->> 'date')::date)) order by a.student_id))
@@ -594,8 +594,8 @@ comment on function api.attendance_class_summary is
 create function api.student_attendance(p_student_id bigint, p jsonb) returns json language plpgsql stable as $$
 declare
   v_days record;
-  -- Students read all their marks, including those of classes that they have left.
-  v_scope text := core.widen_scope(coalesce(p_student_id = core.student_id(), false));
+  -- Students and guardians read all marks, including those of classes that they have left.
+  v_scope text := core.widen_scope(core.is_visible_student(p_student_id));
   v_student record;
 begin
   v_days := api.requested_days(p);
@@ -674,8 +674,8 @@ create function api.attendance_student(p jsonb) returns json language sql stable
   select api.student_attendance((p ->> 'student_id')::bigint, p);
 $$;
 comment on function api.attendance_student is
-  'The marks of one student, as api.student_attendance. Students read their own, teachers those of the classes that '
-  'they teach. Raises not_found.';
+  'The marks of one student, as api.student_attendance. Students read their own, guardians those of their children, '
+  'teachers those of the classes that they teach. Raises not_found.';
 
 create function api.attendance_me(p jsonb) returns json language sql stable as $$
   select api.student_attendance(core.student_id(), p);
@@ -694,7 +694,7 @@ declare
   v_class_ids bigint[] := array(
     select s.class_id from core.class_staff() s where not v_reads_all and s.teacher_id = v_teacher_id);
   v_student_id bigint := coalesce((p ->> 'student_id')::bigint, core.student_id());
-  v_reads_all_marks boolean := v_reads_all or coalesce(v_student_id = core.student_id(), false);
+  v_reads_all_marks boolean := v_reads_all or core.is_visible_student(v_student_id);
 begin
   if p ? 'student_id' and not exists (
     select from student s

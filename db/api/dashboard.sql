@@ -8,9 +8,9 @@ create function api.dashboard(p_is_whole_school boolean) returns table (answer j
   with request as materialized (
     select
       core.today() as today,
-      core.student_id() as student_id,
+      visible_student_ids() as student_ids,
       core.teacher_id() as teacher_id,
-      not p_is_whole_school and current_setting('app.scope') = 'own' as is_own,
+      not p_is_whole_school and current_setting('app.scope') in ('own', 'children') as is_own,
       -- The counts of the triggers, and those who will leave.
       usage.students + (
         select count(*) from student where left_on > (select core.today()) and deleted_at is null) as students,
@@ -21,11 +21,11 @@ create function api.dashboard(p_is_whole_school boolean) returns table (answer j
   ),
   visible as materialized (
     select
-      not is_own or student_id is not null as shows_students,
-      not is_own or student_id is not null or teacher_id is not null as shows_classes,
+      not is_own or student_ids <> '{}' as shows_students,
+      not is_own or student_ids <> '{}' or teacher_id is not null as shows_classes,
       case
         when p_is_whole_school then core.has_permission_for_all('fee.read')
-        else is_own and student_id is not null
+        else is_own and student_ids <> '{}'
       end
         and 'fees_management' = any (core.tenant_features()) as shows_fees,
       case
@@ -45,7 +45,7 @@ create function api.dashboard(p_is_whole_school boolean) returns table (answer j
         when is_own then (
           select count(*)
           from student
-          where id = request.student_id and not core.has_left(left_on, today) and deleted_at is null)
+          where id = any (request.student_ids) and not core.has_left(left_on, today) and deleted_at is null)
         else (
           select count(*)
           from student
@@ -82,7 +82,7 @@ create function api.dashboard(p_is_whole_school boolean) returns table (answer j
             'late', count(*) filter (where a.status = 'late'),
             'excused', count(*) filter (where a.status = 'absent' and a.is_excused))
           from attendance a
-          where a.date = today and a.student_id = request.student_id)
+          where a.date = today and a.student_id = any (request.student_ids))
         else (
           select json_build_object(
             'present', coalesce(sum(present + late), 0),
@@ -96,18 +96,19 @@ create function api.dashboard(p_is_whole_school boolean) returns table (answer j
         'collected_this_month', case when shows_fees then (
           select coalesce(sum(p.amount), 0)
           from payment p
-          where (p_is_whole_school or p.student_id = request.student_id)
+          where (p_is_whole_school or p.student_id = any (request.student_ids))
             and p.payment_date >= date_trunc('month', today)::date
             and p.payment_date < (date_trunc('month', today) + interval '1 month')::date) else 0 end,
         'pending', case when shows_fees then
           (
             select coalesce(sum(f.amount - f.discount_amount - f.paid_amount), 0)
             from student_fee f
-            where api.is_open(f.status) and (p_is_whole_school or f.student_id = request.student_id))
+            where api.is_open(f.status) and (p_is_whole_school or f.student_id = any (request.student_ids)))
           + (
             select coalesce(sum(i.amount - i.paid_amount), 0)
             from invoice i
-            where api.is_open(i.status) and (p_is_whole_school or i.student_id = request.student_id)) else 0 end),
+            where api.is_open(i.status)
+              and (p_is_whole_school or i.student_id = any (request.student_ids))) else 0 end),
       'pending_leaves', case when shows_leaves then (
         select count(*)
         from teacher_leave l
@@ -152,5 +153,5 @@ end $$;
 comment on function api.dashboard_get is
   'Totals, today''s attendance, fees, upcoming holidays and the user''s own notifications. Every figure counts what '
   'the user may see: a teacher gets those of the classes that they teach, with their own leave requests; a user '
-  'without dashboard.read gets those of their own record as a student or teacher. not_visible names the figures of '
-  'which the user may see nothing. They are 0.';
+  'without dashboard.read gets those of their own record as a student or teacher, or of their children. not_visible '
+  'names the figures of which the user may see nothing. They are 0.';

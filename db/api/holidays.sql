@@ -151,10 +151,14 @@ create function api.holiday_recipients(p jsonb) returns jsonb language sql stabl
   ) next
   cross join user_account u
   where h.id = (p ->> 'holiday_id')::bigint and next.date > core.today() and u.is_active and u.deleted_at is null
+    and not exists (
+      select from guardian g
+      join guardian_muted_event m on m.guardian_id = g.id and m.event = 'holiday.added'
+      where g.user_id = u.id)
 $$;
 comment on function api.holiday_recipients is
-  'The recipients of holiday.added, {holiday_id}: all active users. None if the holiday has been deleted, or if its '
-  'date, for a recurring holiday the next one, is not in the future.';
+  'The recipients of holiday.added, {holiday_id}: all active users, except guardians who have turned it off. None if '
+  'the holiday has been deleted, or if its date, for a recurring holiday the next one, is not in the future.';
 
 create function api.holidays_update(p jsonb) returns json language plpgsql as $$
 begin

@@ -48,13 +48,16 @@ select core.define_record('invoice', p_table => 'invoice', p_key => 'i.id', p_on
       where cardinality(:patterns::text[]) > 1 and n.invoice_number like any (upper(:patterns)::text[])
         and o.search_name || ' ' || lower(n.invoice_number) like all (:patterns))))$$,
   p_ended => 'i.voided_at is not null',
-  p_single_page_filters => '{student_id}', p_narrow_filters => '{class_id}',
-  p_own_student_scopes => '{taught,own}',
+  p_single_page_filters => '{student_id,is_in_scope}', p_narrow_filters => '{class_id}',
+  p_own_student_scopes => '{taught,own,children}',
   p_equals => '{student_id,class_id}',
   p_default_sort => 'created_at', p_default_order => 'desc',
   p_writable => '{due_date,notes}',
   p_unversioned_fields => '{status}', p_volatile_fields => '{last_reminded_at}',
   p_derived_fields => '{paid_amount}', p_reader => 'invoice_with_payments');
+select core.define_filter('invoice', 'is_in_scope', $$
+  i.student_id = any ((select visible_student_ids())::bigint[])
+$$);
 select core.define_filter('invoice', 'status', $$
   case :value when 'overdue' then api.is_open(i.status) else i.status = :value end
     and api.status_on(i.status, i.due_date, (select core.today())) = :value
@@ -270,21 +273,44 @@ comment on function api.invoices_void is
   'Voids an issued invoice: {reason}. Raises invalid_state for a draft, a void invoice or one with payments.';
 
 create function api.invoice_recipient(p_id bigint) returns json language sql stable as $$
-  select json_build_object('email', address.email,
-    'name', case
-      when address.email = s.parent_email
-        then coalesce(s.parent_name, 'Parent of ' || core.full_name(s.first_name, s.last_name))
-      else core.full_name(s.first_name, s.last_name)
-    end)
+  select json_build_object('email', address.email, 'name', address.name)
   from invoice i
   join student s on s.id = i.student_id and s.deleted_at is null and not core.has_left(s.left_on, core.today())
-  left join user_account u on u.id = s.user_id and u.deleted_at is null,
-    lateral (select coalesce(nullif(trim(s.parent_email), ''), nullif(trim(s.email), ''), u.email) as email) address
-  where i.id = p_id and address.email is not null;
+  cross join lateral (
+    select email, name
+    from (
+      (
+        select 1, coalesce(u.email, nullif(trim(g.email), '')), core.full_name(g.first_name, g.last_name)
+        from student_guardian l
+        join guardian g on g.id = l.guardian_id and g.deleted_at is null
+        left join user_account u on u.id = g.user_id and l.can_see_records and u.is_active and u.deleted_at is null
+        where l.student_id = s.id
+          and l.receives_messages
+          and core.is_linked(l.starts_on, l.ends_on, l.removed_at, core.today())
+          and coalesce(u.email, nullif(trim(g.email), '')) is not null
+          and not exists (
+            select from guardian_muted_event m where m.guardian_id = g.id and m.event = 'invoice.reminder')
+        order by l.priority, l.id
+        limit 1)
+      union all
+      select 2, nullif(trim(s.parent_email), ''),
+        coalesce(s.parent_name, 'Parent of ' || core.full_name(s.first_name, s.last_name))
+      where not exists (select from student_guardian l where l.student_id = s.id and l.removed_at is null)
+      union all
+      select 3, coalesce(nullif(trim(s.email), ''), (
+          select u.email from user_account u where u.id = s.user_id and u.deleted_at is null)),
+        core.full_name(s.first_name, s.last_name)
+    ) candidate (number, email, name)
+    where email is not null
+    order by number
+    limit 1
+  ) address
+  where i.id = p_id;
 $$;
 comment on function api.invoice_recipient is
-  'The recipient of the reminder of an invoice, {email, name}: the parent, else the student, else the user account of '
-  'the student. Null without an address, and for a student who has left or was deleted.';
+  'The recipient of the reminder of an invoice, {email, name}: the first guardian with an address who receives '
+  'messages, or the contact of a student without guardians, else the student, else the user account of the student. '
+  'Null without an address, and for a student who has left or was deleted.';
 
 create function api.invoices_remind(p_ids bigint[], p_day date, p_requested_by bigint default null) returns integer
   language plpgsql as $$
@@ -353,7 +379,7 @@ begin
     'currency_decimals', core.currency_decimals(v_currency),
     'issued_on', core.day_at_school((v_invoice ->> 'issued_at')::timestamptz),
     'voided_on', core.day_at_school((v_invoice ->> 'voided_at')::timestamptz),
-    'parent_name', (select parent_name from student where id = (v_invoice ->> 'student_id')::bigint),
+    'parent_name', api.contact_name((v_invoice ->> 'student_id')::bigint),
     'payment_details', (select payment_details from school),
     'invoice', v_invoice);
 end $$;

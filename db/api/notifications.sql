@@ -314,36 +314,79 @@ create function api.locale() returns text language sql stable as $$
 $$;
 comment on function api.locale is 'The locale of the documents of the school.';
 
-create function api.student_recipients(p_students jsonb) returns jsonb language sql stable as $$
-  select jsonb_agg(
-    recipient.value || jsonb_build_object('variables',
-      requested.value - 'student_id' || jsonb_build_object('student_name', core.full_name(s.first_name, s.last_name)))
-    order by requested.n)
-  from jsonb_array_elements(p_students) with ordinality requested (value, n)
-  -- With a limit, Postgres looks up each row. It expects 100 times as many and would read all tables.
-  cross join lateral (
-    select *
-    from student
-    where id = (requested.value ->> 'student_id')::bigint
-      and deleted_at is null
-      and not core.has_left(left_on, core.today())
-    limit 1) s
-  left join lateral (
-    select email from user_account where id = s.user_id and is_active and deleted_at is null limit 1) u on true
-  cross join lateral (
-    select jsonb_build_object('user_id', s.user_id) as value
-    where s.user_id is not null
+create function api.student_recipients(p_event text, p_students jsonb, p_amounts text[] default '{}') returns jsonb
+  language sql stable as $$
+  with requested as materialized (
+    select requested.n, requested.value - 'student_id' as variables, s.id as student_id, s.user_id,
+      core.full_name(s.first_name, s.last_name) as student_name, s.parent_name,
+      nullif(lower(trim(s.parent_email)), '') as parent_email, u.email as user_email,
+      exists (
+        select from student_guardian l where l.student_id = s.id and l.removed_at is null) as has_guardians
+    from jsonb_array_elements(p_students) with ordinality requested (value, n)
+    -- With a limit, Postgres looks up each row. It expects 100 times as many and would read all tables.
+    cross join lateral (
+      select *
+      from student
+      where id = (requested.value ->> 'student_id')::bigint
+        and deleted_at is null
+        and not core.has_left(left_on, core.today())
+      limit 1) s
+    left join lateral (
+      select email from user_account where id = s.user_id and is_active and deleted_at is null limit 1) u on true
+  ), reached as (
+    select n, 0 as priority, variables, student_name, null::bigint as link_id, user_id, null as email, null as name,
+      n as alone
+    from requested
+    where user_id is not null
     union all
-    select jsonb_build_object(
-      'email', s.parent_email,
-      'name', coalesce(s.parent_name, 'Parent of ' || core.full_name(s.first_name, s.last_name)))
-    where lower(trim(s.parent_email)) <> '' and lower(trim(s.parent_email)) is distinct from u.email
-  ) recipient
+    select r.n, l.priority, r.variables, r.student_name, l.id, l.user_id,
+      case when l.user_id is null then l.email end, case when l.user_id is null then l.name end, null
+    from requested r
+    cross join lateral (
+      select l.id, l.priority, core.full_name(g.first_name, g.last_name) as name,
+        -- A guardian who does not see the records gets the text only by email, as a contact without a login does.
+        case when l.can_see_records then g.user_id end as user_id, nullif(lower(trim(g.email)), '') as email
+      from student_guardian l
+      join guardian g on g.id = l.guardian_id and g.deleted_at is null
+      where l.student_id = r.student_id
+        and l.receives_messages
+        and core.is_linked(l.starts_on, l.ends_on, l.removed_at, core.today())
+        and not exists (select from guardian_muted_event m where m.guardian_id = g.id and m.event = p_event)
+      limit 100
+    ) l
+    where r.has_guardians and (l.user_id is not null or l.email is distinct from r.user_email and l.email is not null)
+    union all
+    select n, 1, variables, student_name, null, null, parent_email,
+      coalesce(parent_name, 'Parent of ' || student_name), n
+    from requested
+    where not has_guardians and parent_email is not null and parent_email is distinct from user_email
+  ), family as (
+    -- One message to each guardian about all students with the same facts. Contacts may be of different people.
+    select min(n) as n, min(priority) as priority, user_id, email, min(name) as name,
+      (jsonb_agg(variables order by n) -> 0) as variables, jsonb_agg(variables) as all_variables,
+      core.joined_names(array_agg(student_name order by n)) as student_name,
+      array_agg(link_id order by n) filter (where link_id is not null) as link_ids
+    from reached
+    group by alone, user_id, email, variables - p_amounts
+  )
+  select jsonb_agg(
+    jsonb_strip_nulls(jsonb_build_object('user_id', user_id, 'email', email, 'name', name, 'link_ids', link_ids))
+      || jsonb_build_object('variables', variables || jsonb_build_object('student_name', student_name) || coalesce((
+        select jsonb_object_agg(amount, core.written_amount(
+          (select sum((v ->> amount)::numeric) from jsonb_array_elements(all_variables) v), c.currency,
+          core.currency_decimals(c.currency)))
+        from unnest(p_amounts) amount), '{}'))
+    order by n, priority, user_id nulls last)
+  from family
+  cross join core.school_currency() c (currency)
 $$;
 comment on function api.student_recipients is
-  'The recipients of an event about students, [{student_id, …variables}]: the user of each student, and the email '
-  'address of the parent, unless the active user of the student has the same address. Leaves out students who have '
-  'left or were deleted. Adds the variable student_name.';
+  'The recipients of an event about students, [{student_id, …variables}]: the user of each student, and their '
+  'guardians in the order of their priority: in-app and by push if they have a login that sees the student, else by '
+  'email. A student without guardians has a contact instead, unless the active user of the student has the same '
+  'address. One recipient for each person, with the names of all students whose variables are equal; p_amounts are '
+  'variables with numbers, which are added and written in the currency of the school. Leaves out students who have '
+  'left or were deleted, and guardians who have turned the event off. Adds the variable student_name.';
 
 create function api.admin_recipients(p jsonb) returns jsonb language sql stable as $$
   select jsonb_agg(jsonb_build_object('user_id', ur.user_id, 'variables', p) order by ur.user_id)
@@ -380,17 +423,20 @@ $$;
 comment on function api.account_recipients is 'The recipients of account.created, {user_ids}: these users.';
 
 create function api.invoice_recipients(p jsonb) returns jsonb language sql stable as $$
-  select jsonb_agg(jsonb_build_object('user_id', s.user_id, 'variables', jsonb_build_object(
-    'student_name', core.full_name(s.first_name, s.last_name),
-    'invoice_number', i.invoice_number,
-    'balance', core.written_amount(i.amount - i.paid_amount, c.currency, core.currency_decimals(c.currency)),
-    'due_date', core.written_day(i.due_date))) order by i.id)
-  from invoice i
-  join student s on s.id = i.student_id and s.deleted_at is null and not core.has_left(s.left_on, core.today())
-  cross join core.school_currency() c (currency)
-  where i.id = any (array(select jsonb_array_elements_text(p -> 'invoice_ids')::bigint))
-    and s.user_id is not null and i.status not in ('void', 'paid')
+  select jsonb_agg(recipient order by n)
+  from jsonb_array_elements((
+    select api.student_recipients('invoice.reminder', jsonb_agg(jsonb_build_object(
+      'student_id', i.student_id,
+      'invoice_number', i.invoice_number,
+      'balance', core.written_amount(i.amount - i.paid_amount, c.currency, core.currency_decimals(c.currency)),
+      'due_date', core.written_day(i.due_date)) order by i.id))
+    from invoice i
+    cross join core.school_currency() c (currency)
+    where i.id = any (array(select jsonb_array_elements_text(p -> 'invoice_ids')::bigint))
+      and i.status not in ('void', 'paid')
+  )) with ordinality r (recipient, n)
+  where recipient ? 'user_id'
 $$;
 comment on function api.invoice_recipients is
-  'The recipients of invoice.reminder, {invoice_ids}: the users of the students. A separate job sends the email with '
-  'the document. Leaves out invoices that have been paid or voided since.';
+  'The recipients of invoice.reminder, {invoice_ids}: the users of the students and of their guardians. A separate job '
+  'sends the email with the document. Leaves out invoices that have been paid or voided since.';

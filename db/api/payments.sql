@@ -27,7 +27,10 @@ select core.define_record('payment', p_table => 'payment', p_key => 'p.id', p_on
     p.student_id, core.full_name(s.first_name, s.last_name) as student_name, s.admission_number,
     c.id as class_id, api.class_name(c.name, c.section) as class_name,
     p.student_fee_id, fs.name as fee_structure_name, p.invoice_id, i.invoice_number,
-    p.amount, p.payment_date, p.payment_method, p.payment_method as method, p.reference_number, p.notes,
+    p.amount, p.payment_date, p.payment_method, p.payment_method as method,
+    -- They may name who paid.
+    case when core.hides_contacts(p.student_id) then null else p.reference_number end as reference_number,
+    case when core.hides_contacts(p.student_id) then null else p.notes end as notes,
     p.reversal_of, exists (select from payment r where r.reversal_of = p.id) as is_reversed,
     p.recorded_by, p.recorded_by_name, p.created_at, p.updated_at
   $$,
@@ -45,10 +48,13 @@ select core.define_record('payment', p_table => 'payment', p_key => 'p.id', p_on
             select id from invoice where invoice_number like any (upper(:patterns)::text[]))))
         and concat_ws(' ', o.search_name, n.search_text,
           (select lower(b.invoice_number) from invoice b where b.id = n.invoice_id)) like all (:patterns))))$$,
-  p_single_page_filters => '{student_id,student_fee_id,invoice_id}', p_narrow_filters => '{class_id}',
-  p_own_student_scopes => '{taught,own}',
+  p_single_page_filters => '{student_id,student_fee_id,invoice_id,is_in_scope}', p_narrow_filters => '{class_id}',
+  p_own_student_scopes => '{taught,own,children}',
   p_equals => '{student_id,student_fee_id,invoice_id,payment_method}',
   p_default_sort => 'payment_date', p_default_order => 'desc');
+select core.define_filter('payment', 'is_in_scope', $$
+  p.student_id = any ((select visible_student_ids())::bigint[])
+$$);
 select core.define_filter('payment', 'class_id', $$
   p.id in (select q.id from student_fee o join payment q on q.student_fee_id = o.id where o.class_id = :value::bigint
     union all select q.id from invoice o join payment q on q.invoice_id = o.id where o.class_id = :value::bigint)
@@ -176,7 +182,7 @@ comment on function api.record_payment is
   'above the balance.';
 
 create function api.payment_recipients(p jsonb) returns jsonb language sql stable as $$
-  select api.student_recipients(jsonb_agg(jsonb_build_object(
+  select api.student_recipients('payment.received', jsonb_agg(jsonb_build_object(
     'student_id', paid.student_id,
     'amount', core.written_amount(paid.amount, c.currency, core.currency_decimals(c.currency)),
     'balance', core.written_amount((p ->> 'balance')::numeric, c.currency, core.currency_decimals(c.currency)),
@@ -270,7 +276,7 @@ begin
     'kind', 'payment', 'letterhead', api.letterhead(), 'printed_on', core.today(), 'currency', v_currency,
     'currency_decimals', core.currency_decimals(v_currency),
     'payment', v_payment, 'class_name', v_payment ->> 'class_name',
-    'parent_name', (select parent_name from student where id = (v_payment ->> 'student_id')::bigint),
+    'parent_name', api.contact_name((v_payment ->> 'student_id')::bigint),
     'fee', (
       -- A receipt that is printed again shows no later discounts.
       select json_build_object(

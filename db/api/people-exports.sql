@@ -13,7 +13,11 @@ create function api.students_export(p jsonb) returns json language sql stable as
       (select x.external_id from student_external_id x
         where x.student_id = s.id and x.source = coalesce((select core.parameters() ->> 'source'), 'import')),
       s.first_name, s.last_name, s.roll_number, s.date_of_birth, s.gender, s.email, s.phone,
-      api.class_name(c.name, c.section), g.name, r.name, s.parent_name, s.parent_phone, s.parent_email, s.address,
+      api.class_name(c.name, c.section), g.name, r.name,
+      case when core.hides_contacts(s.id) then null else s.parent_name end,
+      case when core.hides_contacts(s.id) then null else s.parent_phone end,
+      case when core.hides_contacts(s.id) then null else s.parent_email end,
+      case when core.hides_contacts(s.id) then null else s.address end,
       not core.has_left(s.left_on, (select core.today())), s.left_on, s.leaving_reason
     $cells$,
     's.id');

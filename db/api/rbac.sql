@@ -60,7 +60,7 @@ begin
     join core.permission p on (r.is_system and r.name = 'admin')
       or p.id in (select permission_id from role_permission where role_id = r.id)
     where r.id = any (p_role_ids) and not case
-      when r.is_system and r.name = 'student' then p.name like '%.read' or core.has_permission(p.name)
+      when r.is_system and r.name in ('student', 'guardian') then p.name like '%.read' or core.has_permission(p.name)
       when r.is_system and r.name = 'teacher' then core.has_permission(p.name)
       else core.has_permission_for_all(p.name) end;
   if v_lacking is not null then
@@ -69,9 +69,9 @@ begin
 end $$;
 comment on function api.require_roles is
   'Raises forbidden for roles with permissions, or a scope, that the current user lacks. The scope of the roles '
-  'teacher and student is limited, so the current user may have their permissions with any scope, and needs no read '
-  'permission to grant the student role. Permissions of other roles apply to the whole school, so the current user '
-  'must have them for the whole school.';
+  'teacher, student and guardian is limited, so the current user may have their permissions with any scope, and needs '
+  'no read permission to grant the roles student and guardian. Permissions of other roles apply to the whole school, '
+  'so the current user must have them for the whole school.';
 
 create function api.require_an_admin() returns void language plpgsql as $$
 begin

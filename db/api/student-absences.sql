@@ -6,9 +6,9 @@ select core.define_operation('students_absences_list', p_permission => 'attendan
   p_feature => 'attendance');
 select core.define_operation('attendance_absences_list', p_permission => 'attendance.read', p_open_to => 'everyone',
   p_feature => 'attendance');
-select core.define_operation('students_absences_create', p_permission => 'attendance.mark', p_feature => 'attendance',
+select core.define_operation('students_absences_create', p_permission => 'absence.announce', p_feature => 'attendance',
   p_idempotent => true, p_record => 'student_absence', p_errors => '{conflict}');
-select core.define_operation('students_absences_delete', p_permission => 'attendance.mark', p_feature => 'attendance',
+select core.define_operation('students_absences_delete', p_permission => 'absence.announce', p_feature => 'attendance',
   p_record => 'student_absence');
 
 -- The row policy of the table student applies in the condition, so a teacher sees only absences of their own students.
@@ -93,7 +93,14 @@ declare
 begin
   delete from student_absence a
     where a.id = v_id and a.student_id = (p ->> 'student_id')::bigint
-      and exists (select from student s where s.id = a.student_id and s.deleted_at is null);
+      and exists (select from student s where s.id = a.student_id and s.deleted_at is null)
+      -- Guardians and students take back only what they have announced themselves.
+      and (
+        core.has_whole_school_scope()
+        or a.announced_by = core.user_id()
+        or exists (
+          select from student s
+          where s.id = a.student_id and s.class_id = any ((select taught_class_ids())::bigint[])));
   if not found then
     perform core.fail('not_found', format('This student has no announced absence %s.', v_id));
   end if;

@@ -31,13 +31,16 @@ select core.define_record('student_fee', p_table => 'student_fee', p_key => 'f.i
     f.student_id = any (array(select id from student where search_name like :pattern
       and search_name like all (:patterns)))
   $$,
-  p_single_page_filters => '{student_id}', p_narrow_filters => '{class_id}',
-  p_own_student_scopes => '{taught,own}',
+  p_single_page_filters => '{student_id,is_in_scope}', p_narrow_filters => '{class_id}',
+  p_own_student_scopes => '{taught,own,children}',
   p_equals => '{student_id,class_id,fee_structure_id}',
   p_default_sort => 'due_date',
   p_writable => '{due_date}',
   p_unversioned_fields => '{status}', p_derived_fields => '{paid_amount,discount_amount}',
   p_reader => 'student_fee_detail');
+select core.define_filter('student_fee', 'is_in_scope', $$
+  f.student_id = any ((select visible_student_ids())::bigint[])
+$$);
 select core.define_filter('student_fee', 'status', $$
   case :value when 'overdue' then api.is_open(f.status) else f.status = :value end
     and api.status_on(f.status, f.due_date, (select core.today())) = :value
@@ -382,15 +385,13 @@ comment on function api.bill_students is
   'total.';
 
 create function api.fee_recipients(p jsonb) returns jsonb language sql stable as $$
-  select api.student_recipients(jsonb_agg(jsonb_build_object(
+  select api.student_recipients('fee.generated', jsonb_agg(jsonb_build_object(
     'student_id', f.student_id,
     'fee_name', fs.name,
-    'amount', core.written_amount(
-      f.amount - f.discount_amount, c.currency, core.currency_decimals(c.currency)),
-    'due_date', core.written_day(f.due_date)) order by f.id))
+    'amount', f.amount - f.discount_amount,
+    'due_date', core.written_day(f.due_date)) order by f.id), '{amount}')
   from student_fee f
   join fee_structure fs on fs.id = f.fee_structure_id
-  cross join core.school_currency() c (currency)
   where f.id = any (array(select jsonb_array_elements_text(p -> 'fee_ids')::bigint)) and f.status <> 'waived'
     and f.discount_amount < f.amount
 $$;

@@ -33,7 +33,11 @@ select core.define_record('student', p_table => 'student', p_key => 's.id', p_on
     s.id, s.first_name, s.last_name, s.roll_number, s.admission_number, s.date_of_birth, s.gender, s.email, s.phone,
     s.class_id, api.class_name(c.name, c.section) as class_name, c.academic_year_id, s.grade_id, g.name as grade_name,
     s.religion_id, r.name as religion_name,
-    s.parent_name, s.parent_phone, s.parent_email, s.address,
+    -- A guardian sees no other guardian, and no address, unless the school shows them.
+    case when core.hides_contacts(s.id) then null else s.parent_name end as parent_name,
+    case when core.hides_contacts(s.id) then null else s.parent_phone end as parent_phone,
+    case when core.hides_contacts(s.id) then null else s.parent_email end as parent_email,
+    case when core.hides_contacts(s.id) then null else s.address end as address,
     not core.has_left(s.left_on, core.today()) as is_active, s.left_on, s.leaving_reason, s.user_id,
     s.deleted_at, s.created_at, s.updated_at
   $$,
@@ -59,8 +63,14 @@ select core.define_filter('student', 'is_active', $$
 $$, p_is_literal => true);
 -- The condition of the row policy for users who do not see the whole school. In a filter it uses indexes.
 select core.define_filter('student', 'is_in_scope', $$
-  (s.class_id = any ((select taught_class_ids())::bigint[]) or s.id = (select core.student_id()))
+  (s.class_id = any ((select taught_class_ids())::bigint[]) or s.id = any ((select visible_student_ids())::bigint[]))
 $$);
+-- A search by a guardian finds a child only by what the list shows of it.
+select core.define_filter('student', 'matches_shown', $$
+  (not core.hides_contacts(s.id)
+    or public.search_form(concat_ws(' ', s.first_name, s.last_name, s.admission_number, s.roll_number, s.email))
+      like all (core.search_patterns(core.parameters() ->> 'search')))
+$$, p_is_literal => true);
 select core.define_sort('student', 'last_name',
   'platform.search_normal(s.last_name)', 'platform.search_normal(s.first_name)');
 select core.define_sort('student', 'first_name',
@@ -96,12 +106,20 @@ begin
     perform core.require_also('student.delete');
   end if;
   return core.record_page('student', p || case
-    when core.has_whole_school_scope() then '{}' else '{"is_in_scope": true}' end::jsonb);
+    when core.has_whole_school_scope() then '{}' else '{"is_in_scope": true, "matches_shown": true}' end::jsonb);
 end $$;
 comment on function api.students_list is
   'Students by last name. Searches the names of student and parent, admission number, roll number and email. '
   'Filters: class_id and academic_year_id (current and completed enrollments), grade_id, is_active. Deleted students '
   'instead with is_deleted; raises forbidden for users without student.delete.';
+
+create function api.contact_name(p_student_id bigint) returns text language sql stable as $$
+  select parent_name
+  from student
+  where id = p_student_id and not core.hides_contacts(id);
+$$;
+comment on function api.contact_name is
+  'The name of the parent on documents about a student; null for a guardian who does not see other guardians.';
 
 create function api.next_admission_number() returns text language plpgsql as $$
 declare
@@ -239,6 +257,9 @@ declare
   v_class_id bigint;
   v_given jsonb;
 begin
+  if core.hides_contacts(v_id) then
+    p := p - '{parent_name,parent_phone,parent_email,address}'::text[];
+  end if;
   if core.is_restore('student', p) and core.deleted_record('student', v_id) is not null then
     perform core.require_also('student.delete');
     -- The new number is set together with deleted_at, because the old one may be taken.
@@ -327,7 +348,7 @@ end $$;
 comment on function api.student_fee_summary is
   'The fees and issued invoices of a student on a day: totals and the next amount due.';
 
-create function api.students_me_dashboard(p jsonb) returns json language plpgsql stable as $$
+create function api.student_dashboard(p_student_id bigint) returns json language plpgsql stable as $$
 declare
   v_answer json;
 begin
@@ -355,15 +376,25 @@ begin
     left join grade g on g.id = c.grade_id
     left join academic_year y on y.id = c.academic_year_id
     left join teacher ct on ct.id = c.class_teacher_id and not core.has_left(ct.left_on, today.date)
-    where s.id = core.student_id() and s.deleted_at is null;
+    where s.id = p_student_id and s.deleted_at is null;
+  return v_answer;
+end $$;
+comment on function api.student_dashboard is
+  'The dashboard of a student for the user of this request: class, attendance, fees, lessons of today and unread '
+  'notifications of the user. A part is null if its feature is disabled. Null if the user does not see the student.';
+
+create function api.students_me_dashboard(p jsonb) returns json language plpgsql stable as $$
+declare
+  v_answer json := api.student_dashboard(core.student_id());
+begin
   if v_answer is null then
     perform core.fail('not_found', 'Your account is not linked to a student.');
   end if;
   return v_answer;
 end $$;
 comment on function api.students_me_dashboard is
-  'The dashboard of the student who is logged in: class, attendance, fees, lessons of today and unread notifications. '
-  'A part is null if its feature is disabled. Raises not_found for a user without a student.';
+  'The dashboard of the student who is logged in (api.student_dashboard). Raises not_found for a user without a '
+  'student.';
 
 create function api.require_student(p_id bigint, p_path text) returns void language plpgsql as $$
 begin

@@ -447,6 +447,17 @@ create function api.timetable_recipients(p jsonb) returns jsonb language sql sta
     join student s on s.id = e.student_id
     where s.user_id is not null
     union all
+    select g.user_id, string_agg(distinct c.name, ', ')
+    from published c
+    join core.enrolled() e on e.class_id = c.id
+    join student_guardian l on l.student_id = e.student_id and l.can_see_records and l.receives_messages
+      and core.is_linked(l.starts_on, l.ends_on, l.removed_at, core.today())
+    join guardian g on g.id = l.guardian_id and g.deleted_at is null
+    where g.user_id is not null
+      and not exists (
+        select from guardian_muted_event m where m.guardian_id = g.id and m.event = 'timetable.published')
+    group by g.user_id
+    union all
     select t.user_id, string_agg(distinct c.name, ', ')
     from published c
     join timetable_slot ts on ts.class_id = c.id
@@ -456,8 +467,8 @@ create function api.timetable_recipients(p jsonb) returns jsonb language sql sta
   ) recipient;
 $$;
 comment on function api.timetable_recipients is
-  'The recipients of timetable.published, {class_ids}: the students and the teachers of the classes. The variable '
-  'classes names those of each recipient.';
+  'The recipients of timetable.published, {class_ids}: the students, their guardians and the teachers of the classes. '
+  'The variable classes names those of each recipient.';
 
 create function api.timetable_generate_renew(p jsonb) returns json language plpgsql as $$
 begin

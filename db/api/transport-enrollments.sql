@@ -37,10 +37,13 @@ select core.define_record('transport_enrollment', p_table => 'transport_enrollme
   $$,
   p_search => 's.search_name',
   p_ended => 'not core.rides(e.cancelled_at, now())',
-  p_narrow_filters => '{route_id,student_id,stop_id,class_id}', p_own_student_scopes => '{own}',
+  p_narrow_filters => '{route_id,student_id,stop_id,class_id,is_in_scope}', p_own_student_scopes => '{own,children}',
   p_equals => '{route_id,student_id,stop_id,s.class_id,enrollment_type}',
   p_default_sort => 'created_at', p_default_order => 'desc',
   p_unversioned_fields => '{bus_id,bus_registration_number,driver_name,driver_phone}');
+select core.define_filter('transport_enrollment', 'is_in_scope', $$
+  e.student_id = any ((select visible_student_ids())::bigint[])
+$$);
 select core.define_filter('transport_enrollment', 'status', $$
   (:value = 'active' and core.rides(e.cancelled_at, now()))
     or (:value = 'cancelled' and not core.rides(e.cancelled_at, now()))

@@ -46,17 +46,18 @@ select core.define_record('route', p_table => 'route', p_key => 'r.id',
     (select count(*) from stop st where st.route_id = r.id and st.deleted_at is null) as stop_count,
     (select min(seats.capacity) from bus seats
       where seats.id in (select rb.bus_id from route_buses(r.id) rb)) as capacity,
-    (select case when current_setting('app.scope', true) <> 'own' then count(*) end from transport_enrollment e
+    (select case when not core.has_own_scope() then count(*) end from transport_enrollment e
       where e.route_id = r.id and core.rides(e.cancelled_at, now())) as student_count,
-    (select case when current_setting('app.scope', true) <> 'own' then count(*) end from transport_enrollment e
+    (select case when not core.has_own_scope() then count(*) end from transport_enrollment e
       where e.route_id = r.id and core.rides(e.cancelled_at, now()) and e.enrollment_type <> 'drop') as pickup_count,
-    (select case when current_setting('app.scope', true) <> 'own' then count(*) end from transport_enrollment e
+    (select case when not core.has_own_scope() then count(*) end from transport_enrollment e
       where e.route_id = r.id and core.rides(e.cancelled_at, now()) and e.enrollment_type <> 'pickup') as drop_count,
     r.created_at, r.updated_at
   $$,
   p_condition => $$
-    r.deleted_at is null and (current_setting('app.scope', true) <> 'own'
-      or r.id in (select e.route_id from transport_enrollment e where e.student_id = core.student_id()
+    r.deleted_at is null and (not core.has_own_scope()
+      or r.id in (select e.route_id from transport_enrollment e
+        where e.student_id = any ((select visible_student_ids())::bigint[])
       and core.rides(e.cancelled_at, now())))
   $$,
   p_search => $$public.search_form(concat_ws(' ', r.name, r.code, r.start_point, r.end_point))$$,
@@ -77,13 +78,14 @@ select core.define_record('stop', p_table => 'stop', p_key => 'st.id',
     st.id, st.route_id, r.name as route_name, st.name, st.sequence, to_char(st.pickup_time, 'HH24:MI') as pickup_time,
     to_char(st.drop_time, 'HH24:MI') as drop_time,
     st.latitude, st.longitude,
-    (select case when current_setting('app.scope', true) <> 'own' then count(*) end from transport_enrollment e
+    (select case when not core.has_own_scope() then count(*) end from transport_enrollment e
       where e.stop_id = st.id and e.route_id = st.route_id and core.rides(e.cancelled_at, now())) as student_count,
     st.created_at, st.updated_at
   $$,
   p_condition => $$
-    st.deleted_at is null and (current_setting('app.scope', true) <> 'own'
-      or st.route_id in (select e.route_id from transport_enrollment e where e.student_id = core.student_id()
+    st.deleted_at is null and (not core.has_own_scope()
+      or st.route_id in (select e.route_id from transport_enrollment e
+        where e.student_id = any ((select visible_student_ids())::bigint[])
       and core.rides(e.cancelled_at, now())))
   $$,
   p_search => $$public.search_form(concat_ws(' ', st.name, r.name))$$,

@@ -107,8 +107,9 @@ select core.define_record('transport_schedule', p_table => 'route', p_key => 'r.
        from stop st where st.route_id = r.id and st.deleted_at is null) as stops
   $$,
   p_condition => $$
-    current_setting('app.scope', true) <> 'own'
-      or r.id in (select e.route_id from transport_enrollment e where e.student_id = core.student_id()
+    not core.has_own_scope()
+      or r.id in (select e.route_id from transport_enrollment e
+        where e.student_id = any ((select visible_student_ids())::bigint[])
       and core.rides(e.cancelled_at, now()))
   $$,
   p_search => $$public.search_form(concat_ws(' ', r.name, r.code))$$,

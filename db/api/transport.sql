@@ -435,7 +435,8 @@ begin
           r.name, t.registration_number, st.sequence, st.name,
           to_char(st.pickup_time, 'HH24:MI'), to_char(st.drop_time, 'HH24:MI'),
           core.full_name(s.first_name, s.last_name), s.admission_number, api.class_name(c.name, c.section),
-          e.enrollment_type, s.parent_name, s.parent_phone) as cells
+          e.enrollment_type, api.contact_name(s.id),
+          case when not core.hides_contacts(s.id) then s.parent_phone end) as cells
       from requested_route w
       join route r on r.id = w.id
       join transport_enrollment e on e.route_id = w.id and core.rides(e.cancelled_at, now())

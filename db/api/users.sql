@@ -61,7 +61,7 @@ begin
   if exists (
     select from unnest(v_rights.permissions) user_permission (permission)
     where not case
-      when permission = any (v_rights.own_permissions)
+      when permission = any (v_rights.own_permissions || v_rights.children_permissions)
         then permission like '%.read' or core.has_permission(permission)
       when permission = any (v_rights.taught_permissions) then core.has_permission(permission)
       else core.has_permission_for_all(permission)
@@ -155,9 +155,9 @@ begin
   return v_user_id;
 end $$;
 comment on function api.person_login is
-  'Creates a login with the system role p_role for a student or a teacher; returns its id. p is the person with the '
-  'changes of the request. Raises conflict if they have a login, validation_error without an email, forbidden if the '
-  'role has permissions that the current user lacks.';
+  'Creates a login with the system role p_role for a student, a teacher or a guardian; returns its id. p is the person '
+  'with the changes of the request. Raises conflict if they have a login, validation_error without an email, forbidden '
+  'if the role has permissions that the current user lacks.';
 
 create function api.person_activity_changed(p_role text, p_id bigint) returns void language plpgsql as $$
 declare
@@ -355,12 +355,12 @@ begin
   perform api.require_an_admin();
   update student set user_id = null where user_id = p_user_id;
   update teacher set user_id = null where user_id = p_user_id;
+  update guardian set user_id = null where user_id = p_user_id;
   delete from api_key where user_id = p_user_id;
   perform core.sessions_revoke(array[p_user_id]);
   perform core.second_factor_delete(p_user_id);
 end $$;
 comment on function api.login_remove is
   'Deletes a login: ends its sessions, deletes its API keys and its second factor, releases its email address and '
-  'removes its roles. '
-  'The student or teacher stays. Raises conflict for the current user''s own login and for the last admin, forbidden '
-  'if the user has permissions that the current user lacks.';
+  'removes its roles. The student, teacher or guardian stays. Raises conflict for the current user''s own login and '
+  'for the last admin, forbidden if the user has permissions that the current user lacks.';

@@ -85,6 +85,8 @@ begin
     select permission from unnest(v_rights.permissions) permission where v_key.stored -> 'permissions' ? permission);
   caller.own_permissions := v_rights.own_permissions;
   caller.taught_permissions := v_rights.taught_permissions;
+  caller.children_permissions := v_rights.children_permissions;
+  caller.guardian_permissions := v_rights.guardian_permissions;
   caller.roles := v_rights.roles;
   caller.student_id := v_rights.student_id;
   description := jsonb_build_object('id', v_key.id, 'name', v_key.name);

@@ -44,8 +44,27 @@ comment on function core.teacher_id is
   'The teacher record of the user of this request if the scope is less than the whole school; else null.';
 
 create function core.student_id() returns bigint language sql stable
-  return nullif(current_setting('app.student_id', true), '')::bigint;
-comment on function core.student_id is 'The student record of the user of this request; null without one.';
+  return case when current_setting('app.scope', true) is distinct from 'children'
+    then nullif(current_setting('app.student_id', true), '')::bigint end;
+comment on function core.student_id is
+  'The student record of the user of this request; null without one, and if only the role guardian allows the request.';
+
+create function core.is_visible_student(p_student_id bigint) returns boolean language sql stable
+  return coalesce(p_student_id = core.student_id(), false)
+    or coalesce(current_setting('app.child_ids', true) like '%,' || p_student_id::text || ',%', false);
+comment on function core.is_visible_student is
+  'Whether a student is the user of this request, or a child whose records the user may see.';
+
+create function core.has_own_scope() returns boolean language sql stable
+  return coalesce(current_setting('app.scope', true) in ('own', 'children'), false);
+comment on function core.has_own_scope is
+  'Whether the scope of this request is the rows of the user as a student or a teacher, or those of their children.';
+
+create function core.hides_contacts(p_student_id bigint) returns boolean language sql stable
+  return coalesce(
+    current_setting('app.children_without_contacts', true) like '%,' || p_student_id::text || ',%', false);
+comment on function core.hides_contacts is
+  'Whether the user sees this student only as a guardian who does not see the address and the other guardians.';
 
 create function core.has_whole_school_scope() returns boolean language sql stable
   return coalesce(current_setting('app.scope', true) = 'all', false);
@@ -94,12 +113,14 @@ begin
       when p_permission = any (nullif(current_setting('app.whole_school_permissions', true), '')::text[]) then 'all'
       when not p_permission = any (core.permissions()) then null
       when p_permission = any (nullif(current_setting('app.own_permissions', true), '')::text[]) then 'own'
+      when p_permission = any (nullif(current_setting('app.children_permissions', true), '')::text[]) then 'children'
       else 'taught'
     end;
   end if;
   select case
       when not p_permission = any (permissions) then null
       when p_permission = any (own_permissions) then 'own'
+      when p_permission = any (children_permissions) then 'children'
       when p_permission = any (taught_permissions) then 'taught'
       else 'all'
     end
@@ -109,12 +130,25 @@ begin
   return v_scope;
 end $$;
 comment on function core.permission_scope is
-  'The scope in which the user of this request has a permission: all, taught or own; null without it.';
+  'The scope in which the user of this request has a permission: all, taught, own or children; null without it.';
 
 create function core.has_permission_for_all(p_permission text) returns boolean language sql stable
   return coalesce(core.permission_scope(p_permission) = 'all', false);
 comment on function core.has_permission_for_all is
-  'Whether the user of this request has a permission for the whole school: from a role other than teacher and student.';
+  'Whether the user of this request has a permission for the whole school: from a role other than teacher, student and '
+  'guardian.';
+
+create function core.sees_children(p_permission text) returns boolean language plpgsql stable as $$
+declare
+  -- Null for users who are no guardians: core.admit writes it for every guardian whose scope is not the whole school.
+  v_guardian_permissions text[] := nullif(current_setting('app.guardian_permissions', true), '');
+begin
+  return v_guardian_permissions is not null
+    and (p_permission is null or p_permission = any (v_guardian_permissions) or not core.has_permission(p_permission));
+end $$;
+comment on function core.sees_children is
+  'Whether the user sees their children with a permission, because the role guardian grants it, or because the user '
+  'does without it what is open to people in their own rows. Null: with any permission.';
 
 create function core.time_zone() returns text language sql stable
   return coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC');

@@ -96,12 +96,14 @@ create function core.scope_without_permission(o core.operation, p_caller platfor
   language sql immutable as $$
   select case
     when o.open_to in ('staff', 'everyone_staff_all') and p_caller.student_id is null
-      and not p_caller.roles <@ '{student}' then 'all'
-    when o.allows_own_rows or o.open_to in ('everyone', 'everyone_staff_all') then 'own'
+      and not p_caller.roles <@ '{student,guardian}' then 'all'
+    when o.allows_own_rows or o.open_to in ('everyone', 'everyone_staff_all')
+      then case when p_caller.roles = '{guardian}' then 'children' else 'own' end
   end;
 $$;
 comment on function core.scope_without_permission is
-  'The scope in which a user without the permission of an operation may run it: all or own; null if they may not.';
+  'The scope in which a user without the permission of an operation may run it: all, own or, if they are only a '
+  'guardian, children; null if they may not.';
 
 -- Refuses a request by the first of these checks that fails: session, school, permission, role, feature, setup,
 -- subscription. Every request pays for them. So each statement reads one row by its key, no condition contains a query,
@@ -226,6 +228,8 @@ begin
       v_caller.permissions := (v_feed.rights).permissions;
       v_caller.own_permissions := (v_feed.rights).own_permissions;
       v_caller.taught_permissions := (v_feed.rights).taught_permissions;
+      v_caller.children_permissions := (v_feed.rights).children_permissions;
+      v_caller.guardian_permissions := (v_feed.rights).guardian_permissions;
       v_caller.roles := (v_feed.rights).roles;
       v_caller.student_id := (v_feed.rights).student_id;
       if v_feed.kind in ('class', 'teacher') then
@@ -274,7 +278,7 @@ begin
   end if;
 
   -- All rows of the school, unless the permission (or, if none is needed, every permission) comes only from the roles
-  -- student and teacher. Requests without a session see all rows, because they have to look up their user.
+  -- student, guardian and teacher. Requests without a session see all rows, because they have to look up their user.
   scope := 'all';
   needs_person := false;
   if v_lacks_permission or v_caller.permissions = '{}' or v_caller.own_permissions <> '{}'
@@ -283,12 +287,16 @@ begin
     scope := case
       when tenant_id is null or o.access in ('public', 'token', 'picture') then 'all'
       when v_lacks_permission then v_open_scope
-      when v_relevant <@ v_caller.own_permissions then 'own'
+      when v_relevant <@ v_caller.children_permissions and 'guardian' = any (v_caller.roles) then 'children'
+      when v_relevant <@ (v_caller.own_permissions || v_caller.children_permissions) then 'own'
       when v_relevant <@ v_caller.taught_permissions then 'taught'
       else 'all'
     end;
-    needs_person := v_lacks_permission and v_open_scope = 'own'
+    needs_person := v_lacks_permission and v_open_scope in ('own', 'children')
       and o.open_to in ('everyone', 'everyone_staff_all') is not true;
+    if 'guardian' = any (v_caller.roles) then
+      perform set_config('app.guardian_permissions', v_caller.guardian_permissions::text, true);
+    end if;
   end if;
   writes := o.writes;
   permission := o.permission;
@@ -309,7 +317,7 @@ begin
     set_config('app.picture_key', coalesce(p_context ->> 'picture_key', ''), true),
     -- The rest, which few operations read (core.context_value).
     set_config('app.context', p_context::text, true);
-  -- core.impersonator reads this setting only during an impersonation, and core.permissions and others the next three
+  -- core.impersonator reads this setting only during an impersonation, and core.permissions and others the next four
   -- only without a session. So they are written only then.
   if v_caller.impersonator_id is not null then
     perform set_config('app.impersonator_email', v_caller.impersonator_email, true),
@@ -320,13 +328,14 @@ begin
       set_config('app.permissions', coalesce(v_caller.permissions::text, ''), true),
       set_config('app.whole_school_permissions', coalesce(
         core.permissions_except(v_caller.permissions, v_caller.taught_permissions)::text, ''), true),
-      set_config('app.own_permissions', coalesce(v_caller.own_permissions::text, ''), true);
+      set_config('app.own_permissions', coalesce(v_caller.own_permissions::text, ''), true),
+      set_config('app.children_permissions', coalesce(v_caller.children_permissions::text, ''), true);
   end if;
 end $$;
 comment on function core.admit is
   'Admits or refuses a request. Sets the settings app.* of its transaction. Returns the school (null for the '
-  'platform), the scope, whether the user must be a teacher or a student, and the columns of the operation that '
-  'core.call needs.';
+  'platform), the scope, whether the user must be a teacher, a student or a guardian, and the columns of the operation '
+  'that core.call needs.';
 
 -- Runs one operation for one request, in its own transaction.
 --   p_session_id  the session in the verified access token; null without a token or with an API key
@@ -375,7 +384,8 @@ begin
     case when not v_admitted.writes then set_config('transaction_read_only', 'on', true) end;
   if v_admitted.scope <> 'all' then
     perform core.set_row_scope(
-      v_search_path, v_admitted.scope, case when v_admitted.needs_person then v_admitted.permission end);
+      v_search_path, v_admitted.scope, core.sees_children(v_admitted.permission),
+      case when v_admitted.needs_person then v_admitted.permission end);
   end if;
   if p_context ? 'checks' then
     p := core.with_school_days(p, p_context -> 'checks');
@@ -413,47 +423,85 @@ end $$;
 comment on function core.call is
   'Runs one operation for one request: admits it, switches to the role of requests, and calls api.<operation>(p).';
 
-create function core.set_row_scope(p_search_path text, p_scope text, p_needed_permission text) returns void
+create function core.set_row_scope(
+    p_search_path text, p_scope text, p_sees_children boolean, p_needed_permission text default null) returns void
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_teacher_id bigint;
   v_taught_ids bigint[];
+  v_guardian_id bigint;
+  v_child_ids bigint[] := '{}';
+  v_private_child_ids bigint[] := '{}';
   v_attended_ids bigint[];
 begin
   perform set_config('search_path', p_search_path, true), set_config('app.scope', 'all', true);
+  if p_sees_children then
+    select g.id,
+        array(select l.student_id from core.children(g.id) l),
+        array(select l.student_id from core.children(g.id) l where not l.can_see_contacts)
+      into v_guardian_id, v_child_ids, v_private_child_ids
+      from guardian g
+      where g.user_id = core.user_id() and g.deleted_at is null;
+  end if;
   select t.id,
       array(select distinct cs.class_id from core.class_staff() cs where cs.teacher_id = t.id),
       array(
         select distinct r.class_id
         from core.class_roll() r
-        where r.student_id = u.student_id)
+        where r.student_id = any (u.student_id || v_child_ids))
     into v_teacher_id, v_taught_ids, v_attended_ids
-    from (select core.user_id() as id, core.student_id() as student_id) u
+    from (
+      select core.user_id() as id,
+        case when p_scope <> 'children' then nullif(current_setting('app.student_id', true), '')::bigint end
+          as student_id
+    ) u
     left join teacher t on t.user_id = u.id and t.deleted_at is null;
-  if p_needed_permission is not null and v_teacher_id is null and core.student_id() is null then
+  if p_needed_permission is not null
+      and coalesce(v_teacher_id, v_guardian_id) is null
+      and coalesce(current_setting('app.student_id', true), '') = '' then
     perform core.fail('forbidden', format('This needs the permission %s.', p_needed_permission));
+  end if;
+  if p_scope = 'taught' and v_private_child_ids <> '{}' then
+    -- A teacher sees the contacts of the students whom they teach.
+    v_private_child_ids := array(
+      select s.id
+      from student s
+      where s.id = any (v_private_child_ids) and (s.class_id = any (v_taught_ids)) is not true);
   end if;
   perform
     set_config('app.scope', p_scope, true),
     set_config('app.teacher_id', coalesce(v_teacher_id::text, ''), true),
+    set_config('app.guardian_id', coalesce(v_guardian_id::text, ''), true),
+    set_config('app.child_ids', format(',%s,', array_to_string(v_child_ids, ',')), true),
+    set_config('app.children_without_contacts', format(',%s,', array_to_string(v_private_child_ids, ',')), true),
     set_config('app.attended_class_ids', format(',%s,', array_to_string(v_attended_ids, ',')), true),
     set_config('app.class_ids', format(',%s,', array_to_string(
       case p_scope when 'taught' then v_taught_ids else v_taught_ids || v_attended_ids end, ',')), true);
 end $$;
 comment on function core.set_row_scope is
   'Sets the scope of a user who does not see the whole school: their teacher record, the classes that they teach, and '
-  'the classes that they attend or attended. Raises forbidden for a user who is neither student nor teacher and lacks '
-  'p_needed_permission, which is null if the user may run the operation without being one.';
+  'the classes that they attend or attended; with p_sees_children also their children and the classes of these. Raises '
+  'forbidden for a user who is neither student, teacher nor guardian and lacks p_needed_permission, which is null if '
+  'the user may run the operation without being one.';
+
+create function core.scope_rank(p_scope text) returns integer language sql immutable
+  return array_position('{children,own,taught,all}'::text[], p_scope);
+comment on function core.scope_rank is 'The place of a row scope in their order, from the narrowest to the widest.';
 
 create function core.require_also(p_permission text) returns void language plpgsql stable as $$
 declare
   v_scope text := core.permission_scope(p_permission);
   v_present_scope text := current_setting('app.scope', true);
+  v_saw_children boolean := v_present_scope = 'all' or current_setting('app.guardian_id', true) <> '';
+  v_sees_children boolean := v_saw_children and core.sees_children(p_permission);
 begin
   if v_scope is null then
     perform core.fail('forbidden', format('This also needs the permission %s.', p_permission));
-  elsif v_scope <> 'all' and v_present_scope = 'all' or v_scope = 'own' and v_present_scope = 'taught' then
-    perform core.set_row_scope(core.search_path_of(core.tenant_id()), v_scope, null);
+  elsif core.scope_rank(v_scope) < core.scope_rank(v_present_scope)
+      or v_present_scope <> 'all' and v_saw_children and not v_sees_children then
+    perform core.set_row_scope(core.search_path_of(core.tenant_id()),
+      case when core.scope_rank(v_scope) < core.scope_rank(v_present_scope) then v_scope else v_present_scope end,
+      v_sees_children);
   end if;
 end $$;
 comment on function core.require_also is

@@ -29,6 +29,8 @@ insert into core.impersonation_change (table_name, verbs, columns) values
   -- families get messages, such as reminders of invoices.
   ('student', '{insert,delete,update}', '{first_name,last_name,roll_number,admission_number,date_of_birth,gender,
     class_id,grade_id,religion_id,parent_name,address,is_active,left_on,leaving_reason,deleted_at}'),
+  -- Which students a guardian may see, and where messages to families go, is a decision of the school.
+  ('guardian', '{insert,update}', '{first_name,last_name,address}'),
   ('teacher', '{insert,delete,update}', '{first_name,last_name,employee_number,qualification,specialization,joined_on,
     date_of_birth,gender,address,is_active,left_on,leaving_reason,max_periods_per_day,max_periods_per_week,
     deleted_at}'),

@@ -82,13 +82,13 @@ comment on function core.quiet_hours_end is
 create function core.reachable_recipients(p_recipients jsonb)
   returns table (
     recipient_number bigint, user_id bigint, email text, is_unconfirmed boolean, first_name text, last_name text,
-    name text, variables jsonb)
+    name text, variables jsonb, link_ids bigint[])
   language sql stable as $$
   select r.n, u.id, coalesce(u.email, nullif(lower(trim(r.email)), '')),
-    u.id is not null and u.email_verified_at is null, u.first_name, u.last_name, r.name, r.variables
+    u.id is not null and u.email_verified_at is null, u.first_name, u.last_name, r.name, r.variables, r.link_ids
   from rows from (
-    jsonb_to_recordset(p_recipients) as (user_id bigint, email text, name text, variables jsonb)
-  ) with ordinality r (user_id, email, name, variables, n)
+    jsonb_to_recordset(p_recipients) as (user_id bigint, email text, name text, variables jsonb, link_ids bigint[])
+  ) with ordinality r (user_id, email, name, variables, link_ids, n)
   -- With a limit, Postgres looks up each user. It expects 100 times as many and would read all.
   left join lateral (
     select id, email, email_verified_at, first_name, last_name
@@ -103,12 +103,12 @@ create function core.reachable_recipients(p_recipients jsonb)
         and core.login_refusal(r.user_id) is not null)
     limit 1
   ) u on true
-  where u.id is not null or r.user_id is null
+  where (u.id is not null or r.user_id is null) and (r.link_ids is null or core.may_receive(r.link_ids))
 $$;
 comment on function core.reachable_recipients is
-  'The recipients of a mailing (core.store_mailings), except users who cannot log in: the user or null, the address of '
-  'the user or the given one, whether a user has not confirmed it, the names of the user, and the given name and '
-  'variables.';
+  'The recipients of a mailing (core.store_mailings), except users who cannot log in, and guardians whose link to the '
+  'student has ended since (core.may_receive): the user or null, the address of the user or the given one, whether a '
+  'user has not confirmed it, the names of the user, and the given name, variables and links.';
 
 create function core.publish_notifications(p_user_ids bigint[]) returns void language plpgsql as $$
 begin

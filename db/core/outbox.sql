@@ -212,14 +212,15 @@ begin
         'last_name', r.last_name,
         'name', coalesce(core.full_name(r.first_name, r.last_name), r.name),
         'school_name', p_school
-      ) || coalesce(m.variables, '{}') || coalesce(r.variables, '{}') as variables
+      ) || coalesce(m.variables, '{}') || coalesce(r.variables, '{}') as variables,
+      r.link_ids
     from mailing m
     cross join core.reachable_recipients(m.recipients) r
     window in_order as (order by m.mailing_number, r.user_id is null, r.recipient_number)
   ), rendered as materialized (
     select
       r.recipient_number, r.notification_number, r.type, r.limits_unconfirmed, r.traceparent, r.user_id, r.email,
-      r.is_unconfirmed, r.name, t.channels, t.action_url,
+      r.is_unconfirmed, r.name, r.link_ids, t.channels, t.action_url,
       core.clean_title(core.fill_placeholders(t.title, t.title_names, r.variables), p_school) as title,
       -- Without a maximum length, thousands of messages could overload streams, push services and tables.
       core.clean_message(core.fill_placeholders(t.message, t.message_names, r.variables)) as message
@@ -278,11 +279,11 @@ begin
     from (select * from planned order by limits_unconfirmed, recipient_number, device_id) p
   ), delivered as (
     insert into notification_delivery (id, notification_id, user_id, channel, device_id, address, recipient_name,
-        title, message, action_url, status, reason, created_at, updated_at)
+        title, message, action_url, status, reason, link_ids, created_at, updated_at)
       select
         delivery_id, (select ids from notification_ids)[notification_number], user_id, channel, device_id,
         case when channel = 'email' then email end, name, title, message, action_url, status,
-        case when status = 'dropped' then 'daily_limit' end, v_now, v_now
+        case when status = 'dropped' then 'daily_limit' end, link_ids, v_now, v_now
       from numbered
       order by delivery_id
   ), batch as (

@@ -14,24 +14,23 @@ begin
   return core.scope_without_permission(o, v_session);
 end $$;
 comment on function core.scope_of is
-  'The scope in which the user of this request could run another operation, as core.admit computes it: all, taught or '
-  'own; null if it would be refused. Security definer, because the roles of a user are in their session.';
+  'The scope in which the user of this request could run another operation, as core.admit computes it: all, taught, '
+  'own or children; null if it would be refused. Security definer, because the roles of a user are in their session.';
 
 create function core.is_wide_enough(p_read_scope text) returns boolean language sql stable
-  return coalesce(
-    array_position('{own,taught,all}'::text[], p_read_scope)
-      >= array_position('{own,taught,all}'::text[], current_setting('app.scope')), false);
+  return coalesce(core.scope_rank(p_read_scope) >= core.scope_rank(current_setting('app.scope')), false);
 comment on function core.is_wide_enough is 'Whether a user may read all that the scope of the request shows.';
 
 create function core.read_in_scope(p_search_path text, p_reader core.operation, p_scope text, p jsonb, p_id jsonb)
   returns json language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   v_scope_before text := current_setting('app.scope');
+  v_saw_children boolean := coalesce(current_setting('app.guardian_id', true), '') <> '';
   v_answer json;
 begin
-  perform core.set_row_scope(p_search_path, p_scope, null);
+  perform core.set_row_scope(p_search_path, p_scope, core.sees_children(p_reader.permission));
   v_answer := core.run_operation(p_search_path, p_reader.name, p || jsonb_build_object('id', p_id));
-  perform core.set_row_scope(p_search_path, v_scope_before, null);
+  perform core.set_row_scope(p_search_path, v_scope_before, v_saw_children);
   return v_answer;
 exception when sqlstate 'S404A' or sqlstate 'S403A' then
   -- The settings are those before this block again.
@@ -43,7 +42,7 @@ comment on function core.read_in_scope is
 create function core.may_read(p_search_path text, p_reader core.operation, p_read_scope text, p jsonb) returns boolean
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-  v_id jsonb := coalesce(p -> 'id', p -> 'user_id');
+  v_id jsonb := coalesce(p -> 'id', p -> 'user_id', p -> 'guardian_id');
   v_seen jsonb;
 begin
   if p_reader.name is null or core.is_wide_enough(p_read_scope) then
@@ -69,7 +68,7 @@ create function core.limit_to_reader(
   p_search_path text, p_reader core.operation, p_read_scope text, p jsonb, p_answer json
 ) returns json language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-  v_id jsonb := coalesce((p_answer -> 'id')::jsonb, p -> 'id', p -> 'user_id');
+  v_id jsonb := coalesce((p_answer -> 'id')::jsonb, p -> 'id', p -> 'user_id', p -> 'guardian_id');
   v_answer json;
 begin
   if core.is_wide_enough(p_read_scope) then

@@ -181,18 +181,18 @@ end $$;
 comment on function core.record_page_query is
   'The statement of core.record_page. It reads the request by core.parameters().';
 
-create function core.narrow_to_own_student(p_record text, p jsonb) returns jsonb language sql stable
+create function core.narrow_to_scope(p_record text, p jsonb) returns jsonb language sql stable
   return p || (
-    select jsonb_build_object('student_id', coalesce(core.student_id(), 0))
+    select '{"is_in_scope": true}'::jsonb
     from core.record
     where name = p_record and p ->> 'student_id' is null
       and current_setting('app.scope', true) = any (own_student_scopes)
     union all
     select '{}'
     limit 1);
-comment on function core.narrow_to_own_student is
-  'The parameters of a list. If the row policy shows only rows of the student who is the user, with a filter for this '
-  'student.';
+comment on function core.narrow_to_scope is
+  'The parameters of a list. If the row policy shows only rows of the student who is the user, and of their children, '
+  'with the filter for these.';
 
 -- Counting reads every matching row: pass p_with_total => false when only the data is needed. p_source replaces the
 -- source of the record where rows depend on the request by more than conditions, for example on a day. It reads values
@@ -211,8 +211,8 @@ declare
   v_query text;
   v_answer json;
 begin
-  if current_setting('app.scope', true) in ('taught', 'own') then
-    p := core.narrow_to_own_student(p_record, p);
+  if current_setting('app.scope', true) in ('taught', 'own', 'children') then
+    p := core.narrow_to_scope(p_record, p);
   end if;
   select md5(concat_ws(' ', r.name, r.xmin,
       jsonb_path_query_array(p - v_paging, '$.keyvalue() ? (@.value.type() != "null").key'),

@@ -214,12 +214,15 @@ end $define$;
 comment on function core.define_job is 'Defines a job: who may queue it, when it runs, and what it may call.';
 
 create type core.rights as (
-  permissions text[], own_permissions text[], taught_permissions text[], roles text[], student_id bigint
+  permissions text[], own_permissions text[], taught_permissions text[], children_permissions text[],
+  guardian_permissions text[], roles text[], student_id bigint
 );
 comment on type core.rights is
-  'The effective permissions of a user, as stored in a session. own_permissions: granted only by the student role, '
-  'limited to the user''s own rows. taught_permissions: granted only by the roles teacher and student, limited to the '
-  'classes that the user teaches.';
+  'The effective permissions of a user, as stored in a session. own_permissions: granted by the student role, and by '
+  'no other than guardian; limited to the user''s own rows. children_permissions: granted only by the guardian role, '
+  'limited to the user''s children. taught_permissions: granted only by the roles teacher, student and guardian, '
+  'limited to the classes that the user teaches. guardian_permissions: granted by the guardian role, perhaps also by '
+  'others; with these the user also sees their children.';
 
 create table core.record (
   name text primary key,
@@ -277,8 +280,9 @@ comment on column core.record.search is
   'are faster to search separately: :pattern for one word; or :patterns for all words, with :pattern for the longest '
   'one, which an index can use; or :phrase for the search as one text.';
 comment on column core.record.own_student_scopes is
-  'The row scopes in which the row policy shows only the rows of the student who is the user. A list then also has the '
-  'filter student_id: Postgres can not use an index for the policy, since it allows other rows in another scope.';
+  'The row scopes in which the row policy shows only the rows of the student who is the user, and of their children. A '
+  'list then also has the filter is_in_scope: Postgres can not use an index for the policy, since it allows other '
+  'rows in another scope.';
 comment on column core.record.filters is
   '{query parameter: condition with :value}, from p_equals and core.define_filter.';
 comment on column core.record.literal_filters is

@@ -52,7 +52,7 @@ declare
   v_suspended text[] := '{}';
 begin
   if core.tenant_id() is null then
-    select '{}', '{}', '{}', array[role], null
+    select '{}', '{}', '{}', '{}', '{}', array[role], null
       into v_rights
       from platform.user_account
       where id = p_user_id;
@@ -70,8 +70,10 @@ begin
     select
       p.id,
       p.name,
-      bool_and(h.is_system and h.name = 'student') as is_own,
-      bool_and(h.is_system and h.name in ('student', 'teacher')) as is_taught
+      bool_and(h.is_system and h.name in ('student', 'guardian')) and bool_or(h.name = 'student') as is_own,
+      bool_and(h.is_system and h.name in ('student', 'teacher', 'guardian')) as is_taught,
+      bool_and(h.is_system and h.name = 'guardian') as is_of_children,
+      bool_or(h.is_system and h.name = 'guardian') as is_guardian
     from assigned_role h
     join core.permission p on (h.is_system and h.name = 'admin')
       or p.id in (select permission_id from role_permission where role_id = h.id)
@@ -81,6 +83,8 @@ begin
     array(select name from granted order by id),
     array(select name from granted where is_own order by id),
     array(select name from granted where is_taught order by id),
+    array(select name from granted where is_of_children order by id),
+    array(select name from granted where is_guardian order by id),
     array(select case when is_system then name else 'custom:' || name end from assigned_role order by 1),
     (select s.id from student s where s.user_id = p_user_id and s.deleted_at is null)
     into v_rights;
@@ -88,8 +92,9 @@ begin
 end $$;
 comment on function core.effective_rights is
   'The effective permissions of a user or operator. The admin role has every permission. Permissions that come only '
-  'from the student role apply to the user''s own rows, and those that come only from the teacher role to the classes '
-  'that the user teaches. Custom roles are named custom:<name>, unlike system roles. The role student or teacher of an '
+  'from the student role apply to the user''s own rows, those that come only from the guardian role to the user''s '
+  'children, and those that come only from the teacher role to the classes that the user teaches. Custom roles are '
+  'named custom:<name>, unlike system roles. The role student or teacher of an '
   'inactive person counts only with p_includes_suspended.';
 
 create function core.random_token() returns text language sql volatile
@@ -107,12 +112,13 @@ create function core.session_insert(
 declare
   v_session platform.session;
 begin
-  insert into platform.session (tenant_id, user_id, email, permissions, own_permissions, taught_permissions, roles,
-      student_id, ip, user_agent, expires_at, impersonator_id, impersonator_email, impersonator_session_id,
-      device_hash)
+  insert into platform.session (tenant_id, user_id, email, permissions, own_permissions, taught_permissions,
+      children_permissions, guardian_permissions, roles, student_id, ip, user_agent, expires_at, impersonator_id,
+      impersonator_email, impersonator_session_id, device_hash)
     values (
       p_tenant_id, p_user_id, p_email,
-      p_rights.permissions, p_rights.own_permissions, p_rights.taught_permissions, p_rights.roles, p_rights.student_id,
+      p_rights.permissions, p_rights.own_permissions, p_rights.taught_permissions, p_rights.children_permissions,
+      p_rights.guardian_permissions, p_rights.roles, p_rights.student_id,
       core.context_value('ip'),
       left(core.context_value('user_agent'), 200),
       now() + p_lifetime,
@@ -358,6 +364,8 @@ create function core.session_set_rights(p_user_id bigint, p_rights core.rights) 
     permissions = p_rights.permissions,
     own_permissions = p_rights.own_permissions,
     taught_permissions = p_rights.taught_permissions,
+    children_permissions = p_rights.children_permissions,
+    guardian_permissions = p_rights.guardian_permissions,
     roles = p_rights.roles,
     student_id = p_rights.student_id
   where coalesce(tenant_id, 0) = coalesce(core.tenant_id(), 0) and user_id = p_user_id and revoked_at is null;

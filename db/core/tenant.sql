@@ -40,6 +40,8 @@ create or replace function core.lock_key(p_kind text, p_object bigint) returns b
       when 'event' then 7323
       -- The statements of a DBA for a school (core.sql_open).
       when 'sql' then 7324
+      -- Making guardians of the contacts of students.
+      when 'guardians' then 7325
       else core.unknown_lock(p_kind)
     end::bigint << 32) | (p_object & 4294967295);
 comment on function core.lock_key is 'The key of an advisory lock of a kind on an object. Fails for an unknown kind.';

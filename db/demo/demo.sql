@@ -275,6 +275,45 @@ begin
     order by id
     offset 2 limit 1;
 
+  -- The demo student has a sibling, a mother with a login, who sees both, and a father who lives elsewhere. The
+  -- contacts of all other students become guardians without a login.
+  update student sibling
+    set parent_name = s.parent_name, parent_phone = s.parent_phone, parent_email = s.parent_email, address = s.address
+    from student s
+    where s.email = 'student@demo.example'
+      and sibling.id = (
+        select min(o.id) from student o where o.last_name = s.last_name and o.id <> s.id and o.class_id <> s.class_id);
+  perform api.guardians_from_contacts('{}');
+  insert into user_account (email, password_hash, first_name, last_name, email_verified_at)
+    select 'guardian@demo.example', v_hash, g.first_name, g.last_name, now()
+    from guardian g
+    join student s on s.parent_email = g.email
+    where s.email = 'student@demo.example';
+  insert into user_role
+    select u.id, r.id
+    from user_account u
+    cross join role r
+    where u.email = 'guardian@demo.example' and r.name = 'guardian';
+  update guardian g
+    set user_id = (select id from user_account where email = 'guardian@demo.example')
+    from student s
+    where s.email = 'student@demo.example' and s.parent_email = g.email;
+  update student_guardian
+    set relationship = 'mother'
+    where guardian_id = (select g.id from guardian g where g.user_id is not null);
+  with father as (
+    insert into guardian (first_name, last_name, email, phone, address)
+      select 'Chidi', last_name, 'father@demo.example', '+44 161 496 0102', '7 Canal Street, Manchester'
+      from student
+      where email = 'student@demo.example'
+      returning id
+  )
+  insert into student_guardian (student_id, guardian_id, relationship, priority, can_pick_up)
+    select s.id, father.id, 'father', 2, false
+    from father
+    cross join student s
+    where s.email = 'student@demo.example';
+
   -- Fees of the year and of this month, most of them paid, and a few invoices.
   perform
     set_config('app.user_id', v_admin_id::text, true),
@@ -300,7 +339,6 @@ begin
     api.student_fees_generate(jsonb_build_object('fee_structure_id', v_fees))
     from academic_year
     where is_current;
-  -- The demo student has a sibling.
   insert into student_fee_discount (student_fee_id, student_id, amount, percent, reason, created_by, created_by_name)
     select
       f.id, f.student_id, api.discount_amount('{"percent": 10}', f.amount, 2), 10, 'Second child of the family',

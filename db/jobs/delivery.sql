@@ -40,6 +40,7 @@ begin
         when d.user_id is not null
           and not exists (select from user_account u where u.id = d.user_id and u.is_active and u.deleted_at is null)
           then 'user_inactive'
+        when d.link_ids is not null and not core.may_receive(d.link_ids) then 'guardian_ended'
         when d.channel = 'push' and v.id is null then 'device_removed'
         when d.channel = 'push' and v.platform <> all (p_platforms) then 'push_not_configured'
       end as drop_reason,
@@ -91,13 +92,13 @@ begin
 end $$;
 comment on function core.deliveries_pending is
   'The pending deliveries of a range of ids (only those of p_only, if given): {school, subdomain, known_hosts, '
-  'sender_name, is_quiet, unconfigured, deliveries: [...]}. known_hosts: action_url_hosts of the school info. In '
-  'quiet hours the worker must postpone all of them (core.replace_deliver_job). Drops, with a reason, what must no '
-  'longer be sent: the school is closed or has lost the feature, operators have closed the channel, the user can no '
-  'longer log in, the device was removed or belongs to another user, or its platform is not in p_platforms, those '
-  'that the worker is configured for (unconfigured counts these). With p_limits_unconfirmed, an email to a user who '
-  'has not confirmed the address is counted, or has wait_seconds: the worker must postpone it by so many seconds '
-  '(core.unconfirmed_email_wait). Null if the school no longer exists.';
+  'sender_name, is_quiet, unconfigured, deliveries: [...]}. known_hosts: action_url_hosts of the school info. In quiet '
+  'hours the worker must postpone all of them (core.replace_deliver_job). Drops, with a reason, what must no longer be '
+  'sent: the school is closed or has lost the feature, operators have closed the channel, the user can no longer log '
+  'in, the school no longer writes to the guardian, the device was removed or belongs to another user, or its platform '
+  'is not in p_platforms, those that the worker is configured for (unconfigured counts these). With '
+  'p_limits_unconfirmed, an email to a user who has not confirmed the address is counted, or has wait_seconds: the '
+  'worker must postpone it by so many seconds (core.unconfirmed_email_wait). Null if the school no longer exists.';
 
 create function core.delivery_save_result(
     p_tenant_id bigint, p_id bigint, p_status text, p_reason text, p_is_gone boolean) returns void

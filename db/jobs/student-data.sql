@@ -98,6 +98,10 @@ begin
         where u.id = any (v_user_ids)
         order by u.deleted_at desc nulls first
         limit 1),
+      'guardians', (
+        select jsonb_agg(core.without_secrets(to_jsonb(g)) order by g.id)
+        from guardian g
+        where g.id in (select l.guardian_id from student_guardian l where l.student_id = s.id)),
       'classes', (
         select jsonb_agg(jsonb_build_object('id', c.id, 'name', c.name, 'academic_year', y.name) order by c.id)
         from class c
@@ -208,6 +212,7 @@ declare
   v_schema text := 'tenant_' || p_tenant_id;
   v_student record;
   v_user_ids bigint[];
+  v_guardian_ids bigint[];
   v_files bigint[];
   v_emails text[];
   v_values text[];
@@ -219,17 +224,37 @@ declare
   v_counts jsonb := '{}';
 begin
   select * into v_student from student where id = p_student_id for update;
+  -- Guardians of other students, too, stay.
+  v_guardian_ids := array(
+    select l.guardian_id
+    from student_guardian l
+    where l.student_id = p_student_id
+      and not exists (
+        select from student_guardian o where o.guardian_id = l.guardian_id and o.student_id <> p_student_id)
+    order by l.guardian_id);
   v_user_ids := array(
     select id
-    from unnest(core.student_user_ids(p_student_id)) id
+    from (
+      select unnest(core.student_user_ids(p_student_id))
+      union
+      select g.user_id
+      from guardian g
+      where g.id = any (v_guardian_ids)
+        and not exists (
+          select from user_role ur
+          join role r on r.id = ur.role_id
+          where ur.user_id = g.user_id and not (r.is_system and r.name = 'guardian'))
+    ) login (id)
     -- The login of a person who is also a teacher, or of several students, is not the student's alone.
-    where not exists (select from teacher t where t.user_id = id)
+    where id is not null
+      and not exists (select from teacher t where t.user_id = id)
       and not exists (select from student s where s.user_id = id and s.id <> p_student_id));
   v_files := core.student_file_ids(p_student_id, v_user_ids);
   -- Siblings have the same parents, whose values stay in messages about the siblings.
   v_emails := array(
     select distinct lower(value)
-    from unnest(array(select email from user_account where id = any (v_user_ids)) || array[
+    from unnest(array(select email from user_account where id = any (v_user_ids))
+      || array(select email from guardian where id = any (v_guardian_ids)) || array[
       v_student.email,
       case when not exists (
         select from student s
@@ -238,7 +263,8 @@ begin
     where value is not null);
   v_values := v_emails || array(
     select distinct value
-    from unnest(array(select phone from user_account where id = any (v_user_ids)) || array[
+    from unnest(array(select phone from user_account where id = any (v_user_ids))
+      || array(select unnest(array[phone, address]) from guardian where id = any (v_guardian_ids)) || array[
       v_student.phone, v_student.admission_number, v_student.address,
       case when not exists (
         select from student s
@@ -258,7 +284,11 @@ begin
       union
       select to_jsonb(array_remove(array[first_name, last_name], ''))
       from user_account
-      where id = any (v_user_ids)) given (name));
+      where id = any (v_user_ids)
+      union
+      select to_jsonb(array_remove(array[first_name, last_name], ''))
+      from guardian
+      where id = any (v_guardian_ids)) given (name));
 
   -- Ends the enrollments and gives the place in the plan back, as the API does.
   update student set user_id = null where id = p_student_id;
@@ -277,6 +307,14 @@ begin
             left_on = coalesce(left_on, core.today()), is_active = false, leaving_reason = null
           where id = $1
         $sql$),
+      ('guardian', $sql$
+        update guardian g set
+            first_name = 'Erased', last_name = 'guardian', email = null, phone = null, address = null, user_id = null,
+            deleted_at = coalesce(deleted_at, now())
+          where id in (select guardian_id from student_guardian where student_id = $1)
+            and not exists (select from student_guardian o where o.guardian_id = g.id and o.student_id <> $1)
+        $sql$),
+      ('student_guardian', 'delete from student_guardian where student_id = $1'),
       ('student_document', 'delete from student_document where student_id = $1'),
       ('student_external_id', 'delete from student_external_id where student_id = $1'),
       ('student_absence', 'delete from student_absence where student_id = $1'),
@@ -353,7 +391,7 @@ begin
     join pg_attribute a on a.attrelid = r.oid and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
     where r.relkind = 'r'
       and r.relname not in (
-        'student', 'user_account', 'teacher', 'driver', 'transport_staff', 'webhook_secret', 'counter')
+        'student', 'guardian', 'user_account', 'teacher', 'driver', 'transport_staff', 'webhook_secret', 'counter')
       and a.attname not in ('invoice_number', 'receipt_number')
       and a.atttypid in ('text'::regtype, 'json'::regtype, 'jsonb'::regtype, 'text[]'::regtype)
   loop
@@ -404,8 +442,8 @@ begin
   return v_counts;
 end $$;
 comment on function core.student_erase is
-  'Erases the personal data of a student: the record and the logins get placeholders; documents, pictures, messages, '
-  'sessions, second factors and API keys are deleted; and the name, addresses and numbers are replaced in all other '
-  'texts of the school and in its audit log. Amounts, numbers of invoices and receipts, marks and enrollments stay. '
-  'Deletes the student first if that has not happened. Cannot be undone. Returns the number of changed rows by table. '
-  'Audited. Raises not_found.';
+  'Erases the personal data of a student, and of guardians who care for no other: records and logins get placeholders; '
+  'documents, pictures, messages, sessions, second factors and API keys are deleted; and the name, addresses and '
+  'numbers are replaced in all other texts of the school and in its audit log. Amounts, numbers of invoices and '
+  'receipts, marks and enrollments stay. Deletes the student first if that has not happened. Cannot be undone. Returns '
+  'the number of changed rows by table. Audited. Raises not_found.';

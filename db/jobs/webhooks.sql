@@ -48,6 +48,7 @@ begin
     v_data := case split_part(p_type, '.', 1)
       when 'student' then core.without_leaving_reason(api.student_record(v_id))
       when 'teacher' then core.without_leaving_reason(api.teacher_record(v_id))
+      when 'guardian' then api.guardian_record(coalesce(v_id, (p_key ->> 'guardian_id')::bigint))
       when 'class' then api.class_record(v_id)
       when 'invoice' then api.invoice_with_payments(v_id)
       when 'payment' then api.payment_record(v_id)

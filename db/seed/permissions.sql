@@ -44,15 +44,20 @@ insert into core.permission (id, name, description) values
   (42, 'dashboard.read', 'See the dashboard of the school'),
   (43, 'webhook.manage', 'See and change webhooks'),
   (44, 'api_key.manage', 'See and revoke API keys, and make own ones'),
-  (45, 'audit.read', 'See who changed users, roles, keys, webhooks and settings of the school');
+  (45, 'audit.read', 'See who changed users, roles, keys, webhooks and settings of the school'),
+  (46, 'absence.announce', 'Announce absences of students'),
+  (47, 'guardian.read', 'See guardians and the students whom they care for'),
+  (48, 'guardian.manage', 'Change guardians, and what they may see of their students');
 
 insert into core.default_role (name, description, permissions) values
   ('admin', 'Runs the school. Has every permission.', '{}'),
   ('teacher', 'Teaches classes and marks attendance.',
     '{student.read,teacher.read,class.read,subject.read,attendance.read,attendance.mark,academic.read,timetable.read,
-      dashboard.read}'),
+      dashboard.read,absence.announce,guardian.read}'),
   ('accountant', 'Bills fees and records payments.',
-    '{student.read,class.read,academic.read,fee.read,fee.manage,payment.create,dashboard.read}'),
+    '{student.read,class.read,academic.read,fee.read,fee.manage,payment.create,dashboard.read,guardian.read}'),
   ('transport_manager', 'Runs buses, routes and enrollments.',
-    '{student.read,class.read,academic.read,transport.read,transport.manage,dashboard.read}'),
-  ('student', 'Sees only their own data.', '{timetable.read}');
+    '{student.read,class.read,academic.read,transport.read,transport.manage,dashboard.read,guardian.read}'),
+  ('student', 'Sees only their own data.', '{timetable.read}'),
+  ('guardian', 'Sees the data of their children, and announces their absences.',
+    '{student.read,timetable.read,absence.announce}');

@@ -7,12 +7,16 @@ import { auditLogs } from './audit-logs.ts';
 import { auth } from './auth.ts';
 import { twoFactor } from './two-factor.ts';
 import { balances } from './balances.ts';
+import { children } from './children.ts';
 import { classSubjects } from './class-subjects.ts';
 import { classes } from './classes.ts';
 import { dashboard } from './dashboard.ts';
 import { devices } from './devices.ts';
 import { feeStructures } from './fee-structures.ts';
 import { financeSummary } from './finance-summary.ts';
+import { guardianContacts } from './guardian-contacts.ts';
+import { guardianPreferences } from './guardian-preferences.ts';
+import { guardians } from './guardians.ts';
 import { holidays } from './holidays.ts';
 import { impersonation } from './impersonation.ts';
 import { imports } from './imports.ts';
@@ -39,6 +43,7 @@ import { schoolSetup } from './school-setup.ts';
 import { attendanceAbsences, studentAbsences } from './student-absences.ts';
 import { studentFeeDiscounts } from './student-fee-discounts.ts';
 import { studentFees } from './student-fees.ts';
+import { studentGuardians } from './student-guardians.ts';
 import { students } from './students.ts';
 import { gradeSubjects, subjects } from './subjects.ts';
 import { subscription } from './subscription.ts';
@@ -66,6 +71,11 @@ export const resources: readonly Resource[] = [
   imports,
   peopleExports,
   studentAbsences,
+  studentGuardians,
+  guardianContacts,
+  guardianPreferences,
+  guardians,
+  children,
   students,
   teachers,
   classes,

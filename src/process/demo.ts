@@ -12,6 +12,7 @@ export const demo = {
   admin: 'admin@demo.example',
   teacher: 'teacher@demo.example',
   student: 'student@demo.example',
+  guardian: 'guardian@demo.example',
   operator: 'operator@demo.example',
 } as const;
 
@@ -45,7 +46,7 @@ export async function loadDemo(client: pg.Client, passwords: Passwords): Promise
 }
 
 /** A login of the demo school, or of its operator. */
-export type DemoLogin = 'admin' | 'teacher' | 'student' | 'operator';
+export type DemoLogin = 'admin' | 'teacher' | 'student' | 'guardian' | 'operator';
 
 /**
  * The demo logins that work: their accounts exist and still have the password of the demo. A school named demo may have
@@ -54,14 +55,14 @@ export type DemoLogin = 'admin' | 'teacher' | 'student' | 'operator';
 export async function findDemoLogins(client: pg.Client, passwords: Passwords): Promise<DemoLogin[]> {
   const { rows } = await client.query<{ email: string; password_hash: string }>(
     'select email, password_hash from core.login_hashes($1, $2)',
-    [demo.subdomain, [demo.admin, demo.teacher, demo.student, demo.operator]],
+    [demo.subdomain, [demo.admin, demo.teacher, demo.student, demo.guardian, demo.operator]],
   );
   const hashes = [...new Set(rows.map((row) => row.password_hash))];
   const isRight = new Map(
     await Promise.all(hashes.map(async (hash) => [hash, await passwords.verify(hash, demo.password)] as const)),
   );
   const working = new Set(rows.filter((row) => isRight.get(row.password_hash)).map((row) => row.email));
-  return (['admin', 'teacher', 'student', 'operator'] as const).filter((login) => working.has(demo[login]));
+  return (['admin', 'teacher', 'student', 'guardian', 'operator'] as const).filter((login) => working.has(demo[login]));
 }
 
 /** Generates a timetable for the school of this transaction, through the API's functions. Takes about half a second. */

@@ -128,11 +128,13 @@ describe('login', () => {
       profile_picture_url: null,
     });
     expect([...data.permissions].sort()).toEqual([
+      'absence.announce',
       'academic.read',
       'attendance.mark',
       'attendance.read',
       'class.read',
       'dashboard.read',
+      'guardian.read',
       'student.read',
       'subject.read',
       'teacher.read',

@@ -90,12 +90,13 @@ describe('creating a school', () => {
     expect(await get(created.data.id)).toEqual(created.data);
   });
 
-  test('creates the five system roles and an admin who can log in', async () => {
+  test('creates the six system roles and an admin who can log in', async () => {
     const fresh = await service.school({ admin_first_name: 'Head', admin_last_name: 'Teacher' });
     const roles = await fresh.admin.get<{ name: string }[]>('/api/rbac/roles');
     expect(roles.data.map(({ name }) => name)).toEqual([
       'accountant',
       'admin',
+      'guardian',
       'student',
       'teacher',
       'transport_manager',

@@ -60,13 +60,14 @@ describe('the list of permissions', () => {
 });
 
 describe('roles', () => {
-  test('a new school has five system roles, and admin has every permission', async () => {
+  test('a new school has six system roles, and admin has every permission', async () => {
     const fresh = await service.school();
     const { data, pagination } = await fresh.admin.get<Role[]>('/api/rbac/roles');
-    expect(pagination.totalItems).toBe(5);
+    expect(pagination.totalItems).toBe(6);
     expect(data.map(({ name, is_system, user_count }) => [name, is_system, user_count])).toEqual([
       ['accountant', true, 0],
       ['admin', true, 1],
+      ['guardian', true, 0],
       ['student', true, 0],
       ['teacher', true, 0],
       ['transport_manager', true, 0],
@@ -160,6 +161,7 @@ describe('system roles', () => {
     expect(data.filter(({ is_system }) => is_system).map(({ name }) => name)).toEqual([
       'accountant',
       'admin',
+      'guardian',
       'student',
       'teacher',
       'transport_manager',

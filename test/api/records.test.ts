@@ -90,6 +90,13 @@ const changes: Record<string, Body> = {
   transport_assignments_update: { ends_on: '2034-12-31' },
   holidays_update: { is_recurring: true },
   notifications_events_update: { is_enabled: false },
+  students_guardians_update: { priority: 9 },
+  guardians_preferences_update: {
+    events: [
+      ...['attendance.absent', 'attendance.late', 'fee.generated', 'holiday.added', 'invoice.reminder'],
+      ...['payment.received', 'timetable.published'],
+    ].map((key) => ({ key, is_enabled: key !== 'fee.generated' })),
+  },
   platform_settings_update: { currency: 'EUR' },
   platform_notification_settings_update: { sender_name: 'Changed' },
   platform_notification_templates_update: { subject: 'Changed' },
@@ -386,6 +393,7 @@ describe('a create', () => {
     // The school has one with the same references.
     ...['class-subjects', 'academics/years', 'academic-terms', 'fees/payments', 'timetable/slots', 'transport/enroll'],
     ...['transport/schedules/exceptions', 'transport/bus-assignments', 'platform/notification-templates'],
+    'students/{student_id}/guardians',
     // Another test has created one for the same days.
     'students/{student_id}/absences',
     // Only the first response has the secret.

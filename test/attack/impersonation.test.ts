@@ -146,6 +146,7 @@ describe('an operator who impersonates an admin', () => {
         ...['webhooks_create', 'webhooks_rotate_secret'],
         'api_keys_create',
         'notifications_events_update',
+        ...['guardians_delete', 'guardians_preferences_update', 'students_guardians_delete'],
       ].toSorted(),
     );
   });
@@ -185,11 +186,13 @@ describe('an operator who impersonates an admin', () => {
     const automatic = /\.(id|created_at|updated_at)$/;
     expect(left.filter((name) => !automatic.test(name))).toEqual([
       ...['announced_mark', 'api_key', 'calendar_feed', 'daily_run', 'device'],
+      ...['guardian.user_id', 'guardian.email', 'guardian.phone', 'guardian.deleted_at', 'guardian_muted_event'],
       ...['notification_event', 'notification_template'],
       ...['role', 'role_permission'],
       ...['school.phone', 'school.email', 'school.website', 'school.action_url_hosts', 'school.payment_details'],
       'state_transition',
       ...['student.user_id', 'student.email', 'student.phone', 'student.parent_phone', 'student.parent_email'],
+      'student_guardian',
       ...['teacher.user_id', 'teacher.email', 'teacher.phone', 'user_account', 'user_role'],
       ...['webhook', 'webhook_delivery', 'webhook_secret'],
     ]);

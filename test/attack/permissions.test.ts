@@ -89,6 +89,7 @@ describe('permissions', () => {
       'document_types',
     ];
     expect(open.map(({ operation }) => operation.name)).toEqual([
+      ...['me_children_list', 'me_children_dashboard'],
       ...[
         'teachers_me',
         'teachers_me_classes',
@@ -134,6 +135,11 @@ describe('permissions', () => {
     const open = endpoints.filter(({ operation }) => operation.open_to !== null);
     expect(open.map(({ operation }) => [operation.name, operation.open_to, operation.writes])).toEqual([
       ['students_absences_list', 'everyone', false],
+      ['students_guardians_list', 'everyone', false],
+      ['students_guardians_get', 'everyone', false],
+      ['guardians_preferences_get', 'everyone', false],
+      ['guardians_list', 'everyone', false],
+      ['guardians_get', 'everyone', false],
       ['students_promotion_preview', 'staff', false],
       ['students_documents_list', 'everyone', false],
       ['students_documents_get', 'everyone', false],
@@ -471,7 +477,7 @@ describe('read-only fields', () => {
       const { name, method, path, route, operation } = endpoint;
       const token = isForOperators({ operation }) ? service.operator.token : untouched.admin.token;
       const parameter = isForOperators({ operation }) ? (ids[platformKind(path)] ?? id) : id;
-      const at = path.replace('{key}', 'holiday.added').replace(/\{\w+\}/, String(parameter));
+      const at = path.replace('{key}', 'holiday.added').replaceAll(/\{\w+\}/g, String(parameter));
       const read = async () => {
         const { status, json } = await send(service.url, { path: at, token });
         return status === 200 ? (json?.data as Record<string, unknown>) : undefined;

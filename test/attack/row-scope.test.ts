@@ -13,8 +13,8 @@ import { type School, testService } from '../support/server/service.ts';
 import { checksums } from '../support/database/traces.ts';
 import { type Answered, send, type Sent } from '../support/client/wire.ts';
 
-// A school where the roles teacher and student have every permission: only the row scope still limits teachers to their
-// classes and students to their own rows.
+// A school where the roles teacher, student and guardian have every permission: only the row scope still limits teachers
+// to their classes, students to their own rows and guardians to their children.
 const service = await testService();
 afterAll(() => service.close());
 const { endpoints, document } = await registry(service);
@@ -30,6 +30,7 @@ const marker = 'Xyzzy';
 let school: School;
 let teacher: Client & { id: number };
 let student: Client & { id: number };
+let guardian: Client & { id: number };
 
 /** Logs in again, with the present permissions of the roles. */
 async function again(user: { id: number }): Promise<Client & { id: number }> {
@@ -47,6 +48,7 @@ beforeAll(async () => {
   await populate(service, school, { endpoints, document }, far - 1, marker);
   teacher = await school.user(['teacher']);
   student = await school.user(['student']);
+  guardian = await school.user(['guardian']);
   const { schema } = school;
   await service.database.query(`update ${schema}.teacher set user_id = $1 where id = $2`, [teacher.id, near]);
   await service.database.query(`delete from ${schema}.class_subject where class_id <> id`);
@@ -63,6 +65,13 @@ beforeAll(async () => {
     await service.database.query(`delete from ${schema}.enrollment where student_id = $1 and class_id <> $1`, [id]);
   }
   await service.database.query(`update ${schema}.student set user_id = $1 where id = $2`, [student.id, near]);
+  await service.database.query(`delete from ${schema}.student_guardian`);
+  for (const id of [near, far])
+    await service.database.query(
+      `insert into ${schema}.student_guardian (student_id, guardian_id, is_primary) values ($1, $1, true)`,
+      [id],
+    );
+  await service.database.query(`update ${schema}.guardian set user_id = $1 where id = $2`, [guardian.id, near]);
   await service.database.query(
     `update ${schema}.student set first_name = $1, address = $1, parent_name = $1 where id = $2`,
     [marker, far],
@@ -73,13 +82,14 @@ beforeAll(async () => {
   ]);
   await service.database.query(
     `insert into ${schema}.role_permission (role_id, permission_id)
-     select r.id, p.id from ${schema}.role r, core.permission p where r.is_system and r.name in ('teacher', 'student') on conflict do nothing`,
+     select r.id, p.id from ${schema}.role r, core.permission p where r.is_system and r.name in ('teacher', 'student', 'guardian') on conflict do nothing`,
   );
-  [teacher, student] = [await again(teacher), await again(student)];
+  [teacher, student, guardian] = [await again(teacher), await again(student), await again(guardian)];
 });
 
 /** The kind of record that a parameter refers to, if it has an owner. */
-function kind(name: string, path: string): 'student' | 'class' | 'teacher' | undefined {
+type Kind = 'student' | 'class' | 'teacher' | 'guardian';
+function kind(name: string, path: string): Kind | undefined {
   if (name === 'id')
     return /^\/api\/students\b/.test(path)
       ? 'student'
@@ -87,19 +97,23 @@ function kind(name: string, path: string): 'student' | 'class' | 'teacher' | und
         ? 'class'
         : /^\/api\/teachers\b/.test(path)
           ? 'teacher'
-          : undefined;
+          : /^\/api\/guardians\b/.test(path)
+            ? 'guardian'
+            : undefined;
   return /^student_ids?$/.test(name)
     ? 'student'
     : /class_ids?$/.test(name)
       ? 'class'
       : name === 'teacher_id'
         ? 'teacher'
-        : undefined;
+        : name === 'guardian_id'
+          ? 'guardian'
+          : undefined;
 }
 
 interface Attempt {
   parameter: string;
-  kind: 'student' | 'class' | 'teacher';
+  kind: Kind;
   request: Sent;
   isFilter: boolean;
 }
@@ -174,6 +188,7 @@ function fault(answer: Answered, { isFilter }: Attempt): string | undefined {
 describe.each([
   ['a teacher', () => teacher],
   ['a student', () => student],
+  ['a guardian', () => guardian],
 ])('%s with every permission', (_user, client) => {
   test('can read own records; an admin can read the others', async () => {
     expect((await client().get<{ id: number }[]>('/api/students')).data.map(({ id }) => id)).toEqual([near]);

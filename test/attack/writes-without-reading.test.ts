@@ -26,7 +26,7 @@ beforeAll(async () => {
 const refused = new Set([
   ...['academics_years_create', 'academic_terms_create', 'class_subjects_create', 'timetable_slots_create'],
   ...['transport_exceptions_create', 'transport_assignments_create', 'transport_enroll_create'],
-  'teachers_availability_set',
+  ...['teachers_availability_set', 'students_guardians_create'],
   ...['invoices_update', 'invoices_issue', 'invoices_void', 'invoices_send_reminder', 'payments_create_for_invoice'],
 ]);
 

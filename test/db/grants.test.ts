@@ -78,6 +78,11 @@ const granted: Record<string, string[]> = {
     'send_message',
     'can_see_teacher_details',
     'has_whole_school_scope',
+    'has_own_scope',
+    'hides_contacts',
+    'is_visible_student',
+    'is_linked',
+    'children',
     'require_whole_school',
     'school_allow_impersonation',
     'roles_of_inactive_people',
@@ -195,7 +200,9 @@ const granted: Record<string, string[]> = {
     'has_narrow_condition',
     'is_search_prepared',
     'name_key',
-    'narrow_to_own_student',
+    'narrow_to_scope',
+    'scope_rank',
+    'sees_children',
     'record_page',
     'record_page_query',
     'record_update',
@@ -460,7 +467,8 @@ describe('grants', () => {
 
   test('the role of a school can execute only the functions for row policies, timetable conflicts and bus seats', async () => {
     const names = [
-      ...['scope_class_ids', 'taught_class_ids', 'visible_class_ids'],
+      ...['scope_class_ids', 'taught_class_ids', 'visible_class_ids', 'child_ids', 'children_without_contacts'],
+      ...['visible_student_ids', 'visible_guardian_ids'],
       ...['class_require_places', 'school_today'],
       ...['route_buses', 'timetable_conflicts', 'timetable_refuse_conflicts', 'transport_require_seats'],
     ];

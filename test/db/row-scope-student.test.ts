@@ -73,6 +73,14 @@ describe('row policies', () => {
     expect(await reads({ ...mine, 'app.student_id': '2', 'app.user_id': '2' })).toEqual(shows([2], [2], [1, 2]));
   });
 
+  test('a guardian sees the rows of their children in every table with a student_id', async () => {
+    const guardian = { 'app.scope': 'children', 'app.child_ids': ',2,', 'app.user_id': '3', 'app.student_id': '1' };
+    expect(await reads(guardian)).toEqual(shows([2], [], [1, 2]));
+    // A user who is a student and a guardian.
+    expect(await reads({ ...mine, 'app.child_ids': ',2,' })).toEqual(shows([1, 2], [1], [1, 2]));
+    expect(await reads({ ...guardian, 'app.child_ids': ',,' })).toEqual(shows([], [], [1, 2]));
+  });
+
   test('a user with the student role but without a student record sees no student', async () => {
     expect(await reads({ ...mine, 'app.student_id': '0' })).toEqual(shows([], [1], [1, 2]));
   });
