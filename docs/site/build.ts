@@ -39,7 +39,9 @@ const groups: { title: string; isFolded?: boolean; paths: string[] }[] = [
   { title: 'Start here', paths: ['README.md', 'docs/tour.md', 'docs/glossary.md'] },
   {
     title: 'Using the API',
-    paths: ['api', 'leaving', 'moving-in', 'api-keys', 'webhooks', 'analytics'].map((name) => `docs/${name}.md`),
+    paths: ['api', 'leaving', 'guardians', 'moving-in', 'api-keys', 'webhooks', 'analytics'].map(
+      (name) => `docs/${name}.md`,
+    ),
   },
   {
     title: 'Running the service',
