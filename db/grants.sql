@@ -56,7 +56,7 @@ declare
   v_shared text[] := '{
     run_operation,run_write,may_read,is_wide_enough,is_feature_enabled,tenant_id,user_id,session_id,teacher_id,
     student_id,permissions,has_permission,permission_scope,
-    sees_children,scope_rank,has_permission_for_all,time_zone,day_at_school,day_begins,
+    sees_children,grants_children,scope_rank,has_permission_for_all,time_zone,day_at_school,day_begins,
     today,fail,refuse_field,diff,enqueue,enqueue_all,enabled_features,record_page,json_page,deleted_record,
     narrow_to_scope,search_patterns,
     sort_key,name_key,full_name,run_prepared,run_prepared_in_write,run_unprepared,search_path_of,parameters,prepare,
@@ -89,7 +89,7 @@ declare
     school_rename,setup_complete,notify,send_message,school_allow_impersonation,
     is_impersonation_allowed,timetable_lease,roles_of_inactive_people,has_left,has_not_ended,rides,enrolled,class_roll,
     attending,given_left_on,left_on_faults,with_left_on,is_linked,children,
-    is_visible_student,hides_contacts,has_own_scope,
+    is_visible_student,hides_contacts,has_own_scope,sees_guardian_details,
     is_second_factor_required,school_require_second_factor,
     audit_school,limit_to_reader,read_in_scope,may_compare,scope_of
   }';

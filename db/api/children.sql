@@ -1,8 +1,8 @@
 -- /api/me/children: the children of the guardian who is logged in.
 
 -- For every user: those who are no guardians have no children.
-select core.define_operation('me_children_list', p_needs_session => false);
-select core.define_operation('me_children_dashboard', p_needs_session => false);
+select core.define_operation('me_children_list');
+select core.define_operation('me_children_dashboard');
 
 create function api.own_children() returns table (student_id bigint) language sql stable as $$
   select child.student_id

@@ -22,6 +22,7 @@ create function api.contacts_to_link() returns jsonb language sql stable as $$
       min(name) as name, min(email) as email, min(phone) as phone,
       array_agg(student_id order by student_id) as student_ids,
       count(distinct name_form) as names,
+      count(distinct phone) as phones,
       count(*) as children,
       bool_or(name is null) as lacks_name,
       min(name_form) as name_form
@@ -48,6 +49,10 @@ create function api.contacts_to_link() returns jsonb language sql stable as $$
       'reason', case
         when lacks_name then 'The contact has no name.'
         when names > 1 then 'The contacts with this email have different names.'
+        when phones > 1 then 'The contacts with this email have different phone numbers.'
+        when exists (
+          select from student_guardian l where l.guardian_id = known.guardian_id and l.student_id = any (student_ids)
+        ) then 'The guardian was removed from one of the students.'
         when children + linked > 8 then 'More than eight students have this contact.'
       end)
     order by student_ids), '[]')
@@ -65,6 +70,13 @@ begin
   if not coalesce((p ->> 'dry_run')::boolean, false) then
     -- A concurrent request waits, and then finds no contacts.
     perform pg_advisory_xact_lock(core.lock_key('guardians', core.tenant_id()));
+    -- A request that changes a contact or links a guardian waits, too.
+    perform
+      from student s
+      where s.deleted_at is null
+        and not exists (select from student_guardian l where l.student_id = s.id and l.removed_at is null)
+      order by s.id
+      for no key update;
   end if;
   v_contacts := api.contacts_to_link();
   if not coalesce((p ->> 'dry_run')::boolean, false) then
@@ -75,8 +87,8 @@ begin
       where c.reason is null
     ), added as (
       insert into guardian (first_name, last_name, email, phone)
-        select regexp_replace(name, '\s\S+$', ''), case when name ~ '\s' then substring(name from '\S+$') else '' end,
-          email, phone
+        select regexp_replace(name, '\s\S{1,100}$', ''), coalesce(substring(name from '\s(\S{1,100})$'), ''), email,
+          phone
         from contact
         where guardian_id is null
         order by number

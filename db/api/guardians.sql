@@ -15,14 +15,18 @@ select core.define_operation('guardians_delete', p_permission => 'guardian.manag
 select core.define_record('guardian', p_table => 'guardian', p_key => 'g.id', p_one_row_per_key => true,
   p_source => 'guardian g',
   p_columns => $$
-    g.id, g.first_name, g.last_name, g.email, g.phone, g.address, g.user_id,
+    g.id, g.first_name, g.last_name, g.email, g.phone,
+    case when core.sees_guardian_details(g.id) then g.address end as address,
+    case when core.sees_guardian_details(g.id) then g.user_id end as user_id,
     (
       select coalesce(json_agg(json_build_object(
           'student_id', s.id, 'student_name', core.full_name(s.first_name, s.last_name),
           'class_id', s.class_id, 'class_name', api.class_name(c.name, c.section),
           'relationship', l.relationship, 'is_primary', l.is_primary, 'priority', l.priority,
-          'can_see_records', l.can_see_records, 'can_see_contacts', l.can_see_contacts,
-          'receives_messages', l.receives_messages, 'can_pick_up', l.can_pick_up,
+          'can_see_records', case when core.sees_guardian_details(g.id) then l.can_see_records end,
+          'can_see_contacts', case when core.sees_guardian_details(g.id) then l.can_see_contacts end,
+          'receives_messages', case when core.sees_guardian_details(g.id) then l.receives_messages end,
+          'can_pick_up', l.can_pick_up,
           'starts_on', l.starts_on, 'ends_on', l.ends_on)
         order by platform.search_normal(s.last_name), platform.search_normal(s.first_name), s.id), '[]')
       from student_guardian l
@@ -85,8 +89,11 @@ create function api.guardian_user(p jsonb) returns bigint language plpgsql as $$
 declare
   v_role_id bigint := (select id from role where is_system and name = 'guardian');
   v_user_id bigint := (p ->> 'user_id')::bigint;
+  v_is_whole_school boolean := core.has_whole_school_scope();
   v_user record;
   v_before jsonb;
+  -- The login may be that of a student or a guardian whom the user does not see.
+  v_scope text := core.widen_scope();
 begin
   if v_user_id is null then
     select u.id, exists (select from student s where s.user_id = u.id) as is_student
@@ -101,9 +108,15 @@ begin
         'User %s has this address. To make this user the guardian, send user_id without create_user_account.',
         v_user.id));
     end if;
-    return api.person_login(p, 'guardian');
+    v_user_id := api.person_login(p, 'guardian');
+    perform core.restore_scope(v_scope);
+    return v_user_id;
   end if;
   perform api.require_user(v_user_id);
+  if v_user_id = core.user_id() and not v_is_whole_school then
+    perform core.refuse_field('forbidden', 'user_id', 'Another user has to make you a guardian.');
+  end if;
+  perform api.require_can_manage_user(v_user_id);
   if exists (select from student where user_id = v_user_id) then
     perform core.refuse_field('conflict', 'user_id',
       'This is the login of a student. A guardian needs one of their own.');
@@ -116,11 +129,13 @@ begin
   perform api.require_roles(array[v_role_id]);
   perform core.refresh_rights(array[v_user_id]);
   perform core.audit_school('user.roles', v_user_id, v_before, api.audited_user(v_user_id));
+  perform core.restore_scope(v_scope);
   return v_user_id;
 end $$;
 comment on function api.guardian_user is
   'The login of a guardian: the user user_id, who gets the role guardian, or else a new one with the email. Raises '
-  'conflict for the address or the login of a student, and for the address of another user.';
+  'conflict for the address or the login of a student, and for the address of another user; forbidden for a user with '
+  'permissions that the current user lacks.';
 
 create function api.guardian_login_end(p_user_id bigint) returns void language plpgsql as $$
 declare
@@ -166,7 +181,7 @@ begin
   if not core.has_whole_school_scope() and coalesce(jsonb_array_length(p -> 'children'), 0) = 0 then
     perform core.refuse_field('validation_error', 'children', 'Name the students whom the guardian cares for.');
   end if;
-  -- The students are locked in the order of their ids, as everywhere.
+  -- The students are locked in the order of their ids.
   for v_child in
     select (value ->> 'student_id')::bigint as student_id, n - 1 as position
     from jsonb_array_elements(coalesce(p -> 'children', '[]')) with ordinality c (value, n)
@@ -196,7 +211,8 @@ comment on function api.guardians_create is
   'creates a login with the guardian role, user_id gives this role to a user. Raises invalid_reference for an unknown '
   'student or user, and the errors of api.guardian_user.';
 
-create function api.guardian_children(p_guardian_id bigint) returns table (student_id bigint)
+create function api.guardian_children(p_guardian_id bigint, p_with_deleted boolean default false)
+  returns table (student_id bigint)
   language plpgsql stable as $$
 declare
   v_scope text := core.widen_scope();
@@ -204,8 +220,9 @@ begin
   return query
     select l.student_id
     from student_guardian l
-    join student s on s.id = l.student_id and s.deleted_at is null
-    where l.guardian_id = p_guardian_id and l.removed_at is null;
+    join student s on s.id = l.student_id and (s.deleted_at is null or p_with_deleted)
+    where l.guardian_id = p_guardian_id and l.removed_at is null
+    order by l.student_id;
   perform core.restore_scope(v_scope);
 end $$;
 comment on function api.guardian_children is
@@ -268,10 +285,10 @@ declare
 begin
   perform core.require_whole_school();
   perform from student
-    where id in (select student_id from api.guardian_children(v_id))
+    where id in (select student_id from api.guardian_children(v_id, p_with_deleted => true))
     order by id
     for no key update;
-  perform api.guardian_unlink(student_id, v_id) from api.guardian_children(v_id);
+  perform api.guardian_unlink(student_id, v_id) from api.guardian_children(v_id, p_with_deleted => true);
   update guardian set deleted_at = now(), user_id = null where id = v_id;
   if v_user_id is not null then
     perform api.guardian_login_end(v_user_id);

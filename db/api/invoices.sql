@@ -88,7 +88,10 @@ create function api.invoice_payments(p_id bigint) returns json language sql stab
   select coalesce(json_agg(
     json_build_object(
       'id', p.id, 'receipt_number', p.receipt_number, 'amount', p.amount, 'payment_date', p.payment_date,
-      'payment_method', p.payment_method, 'reference_number', p.reference_number, 'reversal_of', p.reversal_of,
+      'payment_method', p.payment_method,
+      -- It may name who paid.
+      'reference_number', case when not core.hides_contacts(p.student_id) then p.reference_number end,
+      'reversal_of', p.reversal_of,
       'is_reversed', r.id is not null)
     order by p.id), '[]')
   from payment p
@@ -273,14 +276,16 @@ comment on function api.invoices_void is
   'Voids an issued invoice: {reason}. Raises invalid_state for a draft, a void invoice or one with payments.';
 
 create function api.invoice_recipient(p_id bigint) returns json language sql stable as $$
-  select json_build_object('email', address.email, 'name', address.name)
+  select json_build_object(
+    'email', address.email, 'name', address.name, 'hides_contacts', address.hides_contacts)
   from invoice i
   join student s on s.id = i.student_id and s.deleted_at is null and not core.has_left(s.left_on, core.today())
   cross join lateral (
-    select email, name
+    select email, name, hides_contacts
     from (
       (
-        select 1, coalesce(u.email, nullif(trim(g.email), '')), core.full_name(g.first_name, g.last_name)
+        select 1, coalesce(u.email, nullif(trim(g.email), '')), core.full_name(g.first_name, g.last_name),
+          not l.can_see_contacts
         from student_guardian l
         join guardian g on g.id = l.guardian_id and g.deleted_at is null
         left join user_account u on u.id = g.user_id and l.can_see_records and u.is_active and u.deleted_at is null
@@ -290,17 +295,20 @@ create function api.invoice_recipient(p_id bigint) returns json language sql sta
           and coalesce(u.email, nullif(trim(g.email), '')) is not null
           and not exists (
             select from guardian_muted_event m where m.guardian_id = g.id and m.event = 'invoice.reminder')
-        order by l.priority, l.id
+        order by l.is_primary desc, l.priority, l.id
         limit 1)
       union all
       select 2, nullif(trim(s.parent_email), ''),
-        coalesce(s.parent_name, 'Parent of ' || core.full_name(s.first_name, s.last_name))
-      where not exists (select from student_guardian l where l.student_id = s.id and l.removed_at is null)
+        coalesce(s.parent_name, 'Parent of ' || core.full_name(s.first_name, s.last_name)), false
+      where not exists (
+        select
+        from student_guardian l
+        where l.student_id = s.id and l.removed_at is null and coalesce(l.starts_on <= core.today(), true))
       union all
       select 3, coalesce(nullif(trim(s.email), ''), (
           select u.email from user_account u where u.id = s.user_id and u.deleted_at is null)),
-        core.full_name(s.first_name, s.last_name)
-    ) candidate (number, email, name)
+        core.full_name(s.first_name, s.last_name), false
+    ) candidate (number, email, name, hides_contacts)
     where email is not null
     order by number
     limit 1
@@ -308,9 +316,9 @@ create function api.invoice_recipient(p_id bigint) returns json language sql sta
   where i.id = p_id;
 $$;
 comment on function api.invoice_recipient is
-  'The recipient of the reminder of an invoice, {email, name}: the first guardian with an address who receives '
-  'messages, or the contact of a student without guardians, else the student, else the user account of the student. '
-  'Null without an address, and for a student who has left or was deleted.';
+  'The recipient of the reminder of an invoice, {email, name}: the primary guardian or, if they have no address or '
+  'receive no messages, the next who does, or the contact of a student without guardians, else the student, else the '
+  'user account of the student. Null without an address, and for a student who has left or was deleted.';
 
 create function api.invoices_remind(p_ids bigint[], p_day date, p_requested_by bigint default null) returns integer
   language plpgsql as $$

@@ -320,8 +320,12 @@ create function api.student_recipients(p_event text, p_students jsonb, p_amounts
     select requested.n, requested.value - 'student_id' as variables, s.id as student_id, s.user_id,
       core.full_name(s.first_name, s.last_name) as student_name, s.parent_name,
       nullif(lower(trim(s.parent_email)), '') as parent_email, u.email as user_email,
+      -- Also those whose link has ended: the contact may be a copy of one.
       exists (
-        select from student_guardian l where l.student_id = s.id and l.removed_at is null) as has_guardians
+        select
+        from student_guardian l
+        where l.student_id = s.id and l.removed_at is null and coalesce(l.starts_on <= core.today(), true)
+      ) as has_guardians
     from jsonb_array_elements(p_students) with ordinality requested (value, n)
     -- With a limit, Postgres looks up each row. It expects 100 times as many and would read all tables.
     cross join lateral (
@@ -345,9 +349,10 @@ create function api.student_recipients(p_event text, p_students jsonb, p_amounts
     cross join lateral (
       select l.id, l.priority, core.full_name(g.first_name, g.last_name) as name,
         -- A guardian who does not see the records gets the text only by email, as a contact without a login does.
-        case when l.can_see_records then g.user_id end as user_id, nullif(lower(trim(g.email)), '') as email
+        case when l.can_see_records then login.id end as user_id, nullif(lower(trim(g.email)), '') as email
       from student_guardian l
       join guardian g on g.id = l.guardian_id and g.deleted_at is null
+      left join user_account login on login.id = g.user_id and login.is_active and login.deleted_at is null
       where l.student_id = r.student_id
         and l.receives_messages
         and core.is_linked(l.starts_on, l.ends_on, l.removed_at, core.today())

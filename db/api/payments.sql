@@ -52,6 +52,15 @@ select core.define_record('payment', p_table => 'payment', p_key => 'p.id', p_on
   p_own_student_scopes => '{taught,own,children}',
   p_equals => '{student_id,student_fee_id,invoice_id,payment_method}',
   p_default_sort => 'payment_date', p_default_order => 'desc');
+-- For guardians who do not see the reference number (core.narrow_to_scope).
+select core.define_filter('payment', 'matches_shown', $$
+  (not core.hides_contacts(p.student_id) or (
+    select public.search_form(concat_ws(' ', o.search_name, p.receipt_number, b.invoice_number))
+    from student o
+    left join invoice b on b.id = p.invoice_id
+    where o.id = p.student_id
+  ) like all (core.search_patterns(core.parameters() ->> 'search')))
+$$, p_is_literal => true);
 select core.define_filter('payment', 'is_in_scope', $$
   p.student_id = any ((select visible_student_ids())::bigint[])
 $$);

@@ -19,7 +19,11 @@ select core.define_record('student_absence', p_table => 'student_absence', p_key
   p_columns => $$
     a.id, a.student_id, core.full_name(s.first_name, s.last_name) as student_name, s.class_id,
     api.class_name(c.name, c.section) as class_name, a.from_date, a.to_date, a.reason,
-    a.announced_by, a.announced_by_name, a.created_at, a.updated_at
+    -- A guardian does not see which other guardian has announced it, unless the school shows them.
+    case when not core.hides_contacts(a.student_id) or a.announced_by = core.user_id() then a.announced_by end
+      as announced_by,
+    case when not core.hides_contacts(a.student_id) or a.announced_by = core.user_id() then a.announced_by_name end
+      as announced_by_name, a.created_at, a.updated_at
   $$,
   p_condition => 'exists (select from student o where o.id = a.student_id and o.deleted_at is null)',
   p_search => $$public.search_form(concat_ws(' ', s.first_name, s.last_name, a.reason))$$,

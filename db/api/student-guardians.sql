@@ -15,9 +15,13 @@ select core.define_record('student_guardian', p_table => 'student_guardian', p_k
   p_source => 'student_guardian l left join guardian g on g.id = l.guardian_id',
   p_columns => $$
     g.id, l.student_id, l.guardian_id, g.first_name, g.last_name,
-    core.full_name(g.first_name, g.last_name) as guardian_name, g.email, g.phone, g.user_id, l.relationship,
-    l.is_primary, l.priority, l.can_see_records, l.can_see_contacts, l.receives_messages, l.can_pick_up, l.starts_on,
-    l.ends_on, l.created_at, l.updated_at
+    core.full_name(g.first_name, g.last_name) as guardian_name, g.email, g.phone,
+    case when core.sees_guardian_details(l.guardian_id) then g.user_id end as user_id, l.relationship, l.is_primary,
+    l.priority,
+    case when core.sees_guardian_details(l.guardian_id) then l.can_see_records end as can_see_records,
+    case when core.sees_guardian_details(l.guardian_id) then l.can_see_contacts end as can_see_contacts,
+    case when core.sees_guardian_details(l.guardian_id) then l.receives_messages end as receives_messages,
+    l.can_pick_up, l.starts_on, l.ends_on, l.created_at, l.updated_at
   $$,
   p_condition => 'l.removed_at is null',
   p_search => 'g.search_text',
@@ -137,8 +141,8 @@ begin
     select id
       into v_next_id
       from student_guardian
-      where student_id = p_student_id and core.is_linked(starts_on, ends_on, removed_at, core.today())
-      order by priority, id
+      where student_id = p_student_id and removed_at is null
+      order by core.is_linked(starts_on, ends_on, removed_at, core.today()) desc, priority, id
       limit 1;
     if v_next_id is null then
       update student set parent_name = null, parent_phone = null, parent_email = null where id = p_student_id;
@@ -158,6 +162,10 @@ declare
 begin
   perform api.lock_student_of_guardian(p);
   perform api.guardian_given(v_guardian_id, 'guardian_id');
+  if not core.has_whole_school_scope()
+      and exists (select from guardian where id = v_guardian_id and user_id = core.user_id()) then
+    perform core.refuse_field('forbidden', 'guardian_id', 'Another user has to make you a guardian of this student.');
+  end if;
   perform api.guardian_link(v_student_id, v_guardian_id, p);
   return api.student_guardian_link(v_student_id, v_guardian_id);
 end $$;

@@ -65,7 +65,7 @@ $$, p_is_literal => true);
 select core.define_filter('student', 'is_in_scope', $$
   (s.class_id = any ((select taught_class_ids())::bigint[]) or s.id = any ((select visible_student_ids())::bigint[]))
 $$);
--- A search by a guardian finds a child only by what the list shows of it.
+-- For guardians who do not see the contacts (core.narrow_to_scope).
 select core.define_filter('student', 'matches_shown', $$
   (not core.hides_contacts(s.id)
     or public.search_form(concat_ws(' ', s.first_name, s.last_name, s.admission_number, s.roll_number, s.email))
@@ -106,7 +106,7 @@ begin
     perform core.require_also('student.delete');
   end if;
   return core.record_page('student', p || case
-    when core.has_whole_school_scope() then '{}' else '{"is_in_scope": true, "matches_shown": true}' end::jsonb);
+    when core.has_whole_school_scope() then '{}' else '{"is_in_scope": true}' end::jsonb);
 end $$;
 comment on function api.students_list is
   'Students by last name. Searches the names of student and parent, admission number, roll number and email. '

@@ -438,16 +438,17 @@ create function api.timetable_recipients(p jsonb) returns jsonb language sql sta
     from class
     where id = any (array(select jsonb_array_elements_text(p -> 'class_ids')::bigint))
   )
-  select jsonb_agg(jsonb_build_object('user_id', user_id, 'variables', jsonb_build_object('classes', classes))
+  select jsonb_agg(jsonb_strip_nulls(jsonb_build_object('user_id', user_id, 'link_ids', link_ids))
+      || jsonb_build_object('variables', jsonb_build_object('classes', classes))
     order by user_id)
   from (
-    select s.user_id, c.name as classes
+    select s.user_id, c.name as classes, null::bigint[] as link_ids
     from published c
     join core.enrolled() e on e.class_id = c.id
     join student s on s.id = e.student_id
     where s.user_id is not null
     union all
-    select g.user_id, string_agg(distinct c.name, ', ')
+    select g.user_id, string_agg(distinct c.name, ', '), array_agg(distinct l.id)
     from published c
     join core.enrolled() e on e.class_id = c.id
     join student_guardian l on l.student_id = e.student_id and l.can_see_records and l.receives_messages
@@ -458,7 +459,7 @@ create function api.timetable_recipients(p jsonb) returns jsonb language sql sta
         select from guardian_muted_event m where m.guardian_id = g.id and m.event = 'timetable.published')
     group by g.user_id
     union all
-    select t.user_id, string_agg(distinct c.name, ', ')
+    select t.user_id, string_agg(distinct c.name, ', '), null
     from published c
     join timetable_slot ts on ts.class_id = c.id
     join teacher t on t.id = ts.teacher_id

@@ -435,7 +435,7 @@ begin
           r.name, t.registration_number, st.sequence, st.name,
           to_char(st.pickup_time, 'HH24:MI'), to_char(st.drop_time, 'HH24:MI'),
           core.full_name(s.first_name, s.last_name), s.admission_number, api.class_name(c.name, c.section),
-          e.enrollment_type, api.contact_name(s.id),
+          e.enrollment_type, case when not core.hides_contacts(s.id) then s.parent_name end,
           case when not core.hides_contacts(s.id) then s.parent_phone end) as cells
       from requested_route w
       join route r on r.id = w.id

@@ -66,6 +66,13 @@ create function core.hides_contacts(p_student_id bigint) returns boolean languag
 comment on function core.hides_contacts is
   'Whether the user sees this student only as a guardian who does not see the address and the other guardians.';
 
+create function core.sees_guardian_details(p_guardian_id bigint) returns boolean language sql stable
+  return coalesce(current_setting('app.scope', true) in ('all', 'taught'), false)
+    or coalesce(current_setting('app.guardian_id', true) = p_guardian_id::text, false);
+comment on function core.sees_guardian_details is
+  'Whether this request sees the address, the login and the rights of a guardian: staff, and the guardian. Another '
+  'guardian of the same child does not.';
+
 create function core.has_whole_school_scope() returns boolean language sql stable
   return coalesce(current_setting('app.scope', true) = 'all', false);
 comment on function core.has_whole_school_scope is 'Whether the scope of this request is the whole school.';
@@ -138,17 +145,23 @@ comment on function core.has_permission_for_all is
   'Whether the user of this request has a permission for the whole school: from a role other than teacher, student and '
   'guardian.';
 
-create function core.sees_children(p_permission text) returns boolean language plpgsql stable as $$
-declare
-  -- Null for users who are no guardians: core.admit writes it for every guardian whose scope is not the whole school.
-  v_guardian_permissions text[] := nullif(current_setting('app.guardian_permissions', true), '');
-begin
-  return v_guardian_permissions is not null
-    and (p_permission is null or p_permission = any (v_guardian_permissions) or not core.has_permission(p_permission));
-end $$;
+create function core.grants_children(p_permission text) returns boolean language sql stable
+  return coalesce(
+    p_permission = any (nullif(current_setting('app.guardian_permissions', true), '')::text[]), false);
+comment on function core.grants_children is
+  'Whether the user is a guardian and the role guardian grants a permission. core.admit writes the setting for every '
+  'guardian whose scope is not the whole school.';
+
+create function core.sees_children(o core.operation) returns boolean language sql stable
+  return nullif(current_setting('app.guardian_permissions', true), '') is not null
+    and (
+      o.permission is null
+      or o.allows_own_rows
+      or coalesce(o.open_to in ('everyone', 'everyone_staff_all'), false)
+      or core.grants_children(o.permission));
 comment on function core.sees_children is
-  'Whether the user sees their children with a permission, because the role guardian grants it, or because the user '
-  'does without it what is open to people in their own rows. Null: with any permission.';
+  'Whether an operation shows a guardian the rows of their children: the role guardian grants its permission, or it is '
+  'open to all users in their own rows.';
 
 create function core.time_zone() returns text language sql stable
   return coalesce(nullif(current_setting('app.time_zone', true), ''), 'UTC');

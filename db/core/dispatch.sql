@@ -112,7 +112,7 @@ comment on function core.scope_without_permission is
 -- Security definer, because request roles cannot read the schema platform.
 create function core.admit(p_operation text, p_session_id bigint, p jsonb, p_context jsonb,
   out tenant_id bigint, out scope text, out needs_person boolean, out writes boolean, out permission text,
-  out content text)
+  out content text, out sees_children boolean)
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   o core.operation;
@@ -296,6 +296,7 @@ begin
       and o.open_to in ('everyone', 'everyone_staff_all') is not true;
     if 'guardian' = any (v_caller.roles) then
       perform set_config('app.guardian_permissions', v_caller.guardian_permissions::text, true);
+      sees_children := core.sees_children(o);
     end if;
   end if;
   writes := o.writes;
@@ -384,7 +385,7 @@ begin
     case when not v_admitted.writes then set_config('transaction_read_only', 'on', true) end;
   if v_admitted.scope <> 'all' then
     perform core.set_row_scope(
-      v_search_path, v_admitted.scope, core.sees_children(v_admitted.permission),
+      v_search_path, v_admitted.scope, coalesce(v_admitted.sees_children, false),
       case when v_admitted.needs_person then v_admitted.permission end);
   end if;
   if p_context ? 'checks' then
@@ -493,7 +494,7 @@ declare
   v_scope text := core.permission_scope(p_permission);
   v_present_scope text := current_setting('app.scope', true);
   v_saw_children boolean := v_present_scope = 'all' or current_setting('app.guardian_id', true) <> '';
-  v_sees_children boolean := v_saw_children and core.sees_children(p_permission);
+  v_sees_children boolean := v_saw_children and core.grants_children(p_permission);
 begin
   if v_scope is null then
     perform core.fail('forbidden', format('This also needs the permission %s.', p_permission));

@@ -10,6 +10,7 @@ create function core.children(p_guardian_id bigint) returns table (student_id bi
   language sql stable as $$
   select l.student_id, l.can_see_contacts
   from student_guardian l
+  join student s on s.id = l.student_id and s.deleted_at is null
   where l.guardian_id = p_guardian_id
     and l.can_see_records
     and core.is_linked(l.starts_on, l.ends_on, l.removed_at, (select core.today()));
@@ -18,11 +19,11 @@ comment on function core.children is
   'The students whose records a guardian may see today, and whether also the contacts of other guardians.';
 
 create function core.may_receive(p_link_ids bigint[]) returns boolean language sql stable as $$
-  select not exists (
-    select
-    from student_guardian l
-    where l.id = any (p_link_ids)
-      and not (l.receives_messages and core.is_linked(l.starts_on, l.ends_on, l.removed_at, core.today())));
+  select count(*) = cardinality(p_link_ids)
+  from student_guardian l
+  where l.id = any (p_link_ids)
+    and l.receives_messages
+    and core.is_linked(l.starts_on, l.ends_on, l.removed_at, core.today());
 $$;
 comment on function core.may_receive is
   'Whether all of these links of a guardian still let the school write to the guardian today.';

@@ -28,7 +28,7 @@ declare
   v_saw_children boolean := coalesce(current_setting('app.guardian_id', true), '') <> '';
   v_answer json;
 begin
-  perform core.set_row_scope(p_search_path, p_scope, core.sees_children(p_reader.permission));
+  perform core.set_row_scope(p_search_path, p_scope, core.sees_children(p_reader));
   v_answer := core.run_operation(p_search_path, p_reader.name, p || jsonb_build_object('id', p_id));
   perform core.set_row_scope(p_search_path, v_scope_before, v_saw_children);
   return v_answer;

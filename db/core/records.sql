@@ -183,16 +183,24 @@ comment on function core.record_page_query is
 
 create function core.narrow_to_scope(p_record text, p jsonb) returns jsonb language sql stable
   return p || (
-    select '{"is_in_scope": true}'::jsonb
+    select
+      case
+        when p ->> 'student_id' is null and current_setting('app.scope', true) = any (own_student_scopes)
+          then '{"is_in_scope": true}'
+        else '{}'
+      end::jsonb || case
+        when p ? 'search' and filters ? 'matches_shown'
+            and coalesce(current_setting('app.children_without_contacts', true), '') not in ('', ',,')
+          then '{"matches_shown": true}'
+        else '{}'
+      end::jsonb
     from core.record
-    where name = p_record and p ->> 'student_id' is null
-      and current_setting('app.scope', true) = any (own_student_scopes)
-    union all
-    select '{}'
-    limit 1);
+    where name = p_record);
 comment on function core.narrow_to_scope is
-  'The parameters of a list. If the row policy shows only rows of the student who is the user, and of their children, '
-  'with the filter for these.';
+  'The parameters of a list or an export for a user who does not see the whole school. If the row policy shows only '
+  'rows of the student who is the user, and of their children, with the filter for these. A search by a guardian who '
+  'does not see the contacts of a child gets the filter matches_shown, so that it finds the child only by what is '
+  'shown.';
 
 -- Counting reads every matching row: pass p_with_total => false when only the data is needed. p_source replaces the
 -- source of the record where rows depend on the request by more than conditions, for example on a day. It reads values
@@ -283,6 +291,9 @@ declare
   v_where text;
 begin
   select * into strict v_record from core.record where name = p_record;
+  if current_setting('app.scope', true) in ('taught', 'own', 'children') then
+    p := core.narrow_to_scope(p_record, p);
+  end if;
   v_where := core.record_where(v_record, p) || coalesce((
     select format(' and (%s) > (%s)', p_keys, string_agg(quote_literal(key), ', ' order by place))
     from jsonb_array_elements_text(p -> 'after') with ordinality k (key, place) having count(*) > 0), '');

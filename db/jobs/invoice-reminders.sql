@@ -9,6 +9,7 @@ declare
   v_tenant record;
   v_before text[];
   v_recipient json;
+  v_document jsonb;
   v_answer json;
 begin
   select t.name, t.status into v_tenant from platform.tenant t where t.id = p_tenant_id;
@@ -23,10 +24,20 @@ begin
     update invoice_reminder
       set sent_to = v_recipient ->> 'email'
       where invoice_id = p_invoice_id and sent_on = p_sent_on;
+    if (v_recipient ->> 'hides_contacts')::boolean then
+      -- As the guardian would see the document in the service, with their own name.
+      perform set_config('app.children_without_contacts', format(',%s,', (
+        select student_id from invoice where id = p_invoice_id)), true);
+      v_document := api.invoice_document(p_invoice_id, 'invoice')::jsonb
+        || jsonb_build_object('parent_name', v_recipient -> 'name');
+      perform set_config('app.children_without_contacts', '', true);
+    else
+      v_document := api.invoice_document(p_invoice_id, 'invoice');
+    end if;
     v_answer := json_build_object(
       'school', v_tenant.name,
-      'recipient', v_recipient,
-      'document', api.invoice_document(p_invoice_id, 'invoice'));
+      'recipient', json_build_object('email', v_recipient -> 'email', 'name', v_recipient -> 'name'),
+      'document', v_document);
   end if;
   perform core.leave_tenant(v_before);
   return v_answer;

@@ -99,9 +99,10 @@ begin
         order by u.deleted_at desc nulls first
         limit 1),
       'guardians', (
-        select jsonb_agg(core.without_secrets(to_jsonb(g)) order by g.id)
+        select jsonb_agg(core.without_secrets(to_jsonb(g)) - '{address,user_id}'::text[] order by g.id)
         from guardian g
-        where g.id in (select l.guardian_id from student_guardian l where l.student_id = s.id)),
+        where g.id in (
+          select l.guardian_id from student_guardian l where l.student_id = s.id and l.removed_at is null)),
       'classes', (
         select jsonb_agg(jsonb_build_object('id', c.id, 'name', c.name, 'academic_year', y.name) order by c.id)
         from class c
@@ -254,7 +255,17 @@ begin
   v_emails := array(
     select distinct lower(value)
     from unnest(array(select email from user_account where id = any (v_user_ids))
-      || array(select email from guardian where id = any (v_guardian_ids)) || array[
+      || array(
+        select g.email
+        from guardian g
+        where g.id = any (v_guardian_ids)
+          and not exists (
+            select from guardian o
+            where lower(o.email) = lower(g.email) and o.id <> all (v_guardian_ids) and o.deleted_at is null)
+          and not exists (
+            select from student s
+            where lower(s.parent_email) = lower(g.email) and s.id <> p_student_id and s.deleted_at is null))
+      || array[
       v_student.email,
       case when not exists (
         select from student s
@@ -264,7 +275,18 @@ begin
   v_values := v_emails || array(
     select distinct value
     from unnest(array(select phone from user_account where id = any (v_user_ids))
-      || array(select unnest(array[phone, address]) from guardian where id = any (v_guardian_ids)) || array[
+      || array(
+        select value
+        from guardian g
+        cross join unnest(array[g.phone, g.address]) value
+        where g.id = any (v_guardian_ids)
+          and not exists (
+            select from guardian o
+            where value in (o.phone, o.address) and o.id <> all (v_guardian_ids) and o.deleted_at is null)
+          and not exists (
+            select from student s
+            where value in (s.parent_phone, s.address) and s.id <> p_student_id and s.deleted_at is null))
+      || array[
       v_student.phone, v_student.admission_number, v_student.address,
       case when not exists (
         select from student s

@@ -68,7 +68,7 @@ comment on column student_guardian.can_see_records is 'Whether the guardian sees
 comment on column student_guardian.can_see_contacts is
   'Whether the guardian also sees the other guardians and the address of the student, and what notes and references '
   'payments have.';
-comment on column student_guardian.starts_on is 'The first day of the link; null: it holds since ever.';
+comment on column student_guardian.starts_on is 'The first day of the link; null: none.';
 comment on column student_guardian.ends_on is 'The last day of the link.';
 create unique index student_guardian_guardian_id_key on student_guardian (student_id, guardian_id);
 create unique index student_guardian_is_primary_key on student_guardian (student_id) where is_primary;
@@ -104,7 +104,7 @@ create function visible_guardian_ids() returns bigint[] language sql stable set 
         select s.id
         from student s
         where s.class_id = any ((select taught_class_ids())::bigint[])
-          or s.id = any ((select visible_student_ids())::bigint[])));
+          or s.id = any ((select child_ids())::bigint[])));
 $$;
 comment on function visible_guardian_ids is
   'The guardians of the students whom a user sees who does not see the whole school, as far as the user sees the '
@@ -114,7 +114,7 @@ grant execute on function child_ids, children_without_contacts, visible_student_
   to school_tenant;
 
 -- Guardians see themselves, and the other guardians of a child if the school shows them. Teachers see those of the
--- students whom they teach, students their own.
+-- students whom they teach. Students see none: a parent who uses the login of a child must not see the other one.
 create policy people_see_their_guardians on student_guardian as restrictive
   using (
     (select nullif(current_setting('app.scope', true) = 'all', false)) is not null
@@ -122,7 +122,7 @@ create policy people_see_their_guardians on student_guardian as restrictive
     or (
       not coalesce(student_id = any ((select children_without_contacts())::bigint[]), false)
       and (
-        student_id = any ((select visible_student_ids())::bigint[])
+        student_id = any ((select child_ids())::bigint[])
         or (
           (select nullif(current_setting('app.scope', true) = 'taught', false)) is not null
           and exists (select from student s where s.id = student_id)

@@ -17,9 +17,14 @@ import { endsAfterStart, link, linkOutput } from './parts/guardian-link.ts';
 import { newLogin } from './parts/new-login.ts';
 
 const fields = {
-  first_name: nameText(200).meta({ examples: ['Lucía'] }),
+  // With a last name, at most the 200 characters of the contact of a student.
+  first_name: nameText(99).meta({ examples: ['Lucía'] }),
   last_name: lastName.meta({ examples: ['García'] }),
-  email: email.nullish().meta({ description: 'Where the school writes to. A login has an address of its own.' }),
+  email: email.nullish().meta({
+    description:
+      'Where the school writes to a guardian without a login. A login has an address of its own, which gets the ' +
+      'messages then.',
+  }),
   phone,
   address: optionalText(500),
   user_id: id.nullish().meta({
@@ -29,6 +34,15 @@ const fields = {
   }),
   ...newLogin.fields('guardian'),
 };
+
+/** The login is a new one or that of a user, not both. */
+const oneLogin: [
+  (guardian: { user_id?: unknown; create_user_account?: boolean | null | undefined }) => boolean,
+  { path: string[]; message: string },
+] = [
+  ({ user_id, create_user_account }) => !user_id || create_user_account !== true,
+  { path: ['user_id'], message: 'is not allowed with create_user_account' },
+];
 
 const GuardianInput = z
   .strictObject({
@@ -42,6 +56,7 @@ const GuardianInput = z
   })
   .refine(...newLogin.emailRule)
   .refine(...newLogin.passwordRule)
+  .refine(...oneLogin)
   .meta({ id: 'GuardianInput' });
 
 const GuardianChange = z

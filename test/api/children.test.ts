@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
-import { guardianHelpers, type Student } from '../support/fixtures/guardians.ts';
-import { serviceWithSchool } from '../support/server/service.ts';
+import { address, guardianHelpers, type Student } from '../support/fixtures/guardians.ts';
+import { serviceWithSchool, testPassword } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool();
 const { classId } = await school.classroom();
@@ -73,5 +73,63 @@ describe('a guardian who is logged in', () => {
     await parent.delete(`${url}/${ofSchool.id}`, 404);
     await parent.delete(`${url}/${own.id}`);
     expect((await parent.get<{ id: number }[]>(url)).data.map(({ id }) => id)).toEqual([ofSchool.id]);
+  });
+
+  test('does not learn from payments, exports, documents and absences what the school does not show them', async () => {
+    const child = await addStudent({ class_id: classId });
+    const parent = await addParent([{ student_id: child.id }]);
+    const other = await addParent([{ student_id: child.id, is_primary: true }], { first_name: 'Chidi' });
+    const { data: invoice } = await school.admin.post<{ id: number }>(
+      '/api/fees/invoices',
+      { student_id: child.id, due_date: '2034-12-31', items: [{ description: 'Books', amount: 10 }] },
+      201,
+    );
+    await school.admin.post(
+      '/api/fees/payments',
+      { invoice_id: invoice.id, amount: 5, payment_method: 'cash', reference_number: 'CHIDI-77', notes: 'From Chidi' },
+      201,
+    );
+    interface Paid {
+      reference_number: string | null;
+      notes: string | null;
+    }
+    const payments = async (query = '') => (await parent.get<Paid[]>(`/api/fees/payments${query}`)).data;
+    expect(await payments()).toMatchObject([{ reference_number: null, notes: null }]);
+    expect(await payments('?search=CHIDI-77')).toEqual([]);
+    expect(await payments('?search=Amina')).toHaveLength(1);
+    const { data } = await parent.get<{ payments: Paid[] }>(`/api/fees/invoices/${String(invoice.id)}`);
+    expect(data.payments).toMatchObject([{ reference_number: null }]);
+    const csv = async (query: string) =>
+      String((await parent.get<Buffer>(`/api/students/export?format=csv&${query}`)).data);
+    expect(await csv('search=chidi')).not.toContain('Amina');
+    expect(await csv('search=amina')).toContain('Amina');
+    expect(await csv('search=amina')).not.toContain('Chidi');
+    const url = `/api/students/${String(child.id)}/absences`;
+    await other.post(url, { from_date: '2026-10-05', to_date: '2026-10-05', reason: 'Dentist' }, 201);
+    expect((await parent.get<object[]>(url)).data).toMatchObject([{ announced_by: null, announced_by_name: null }]);
+    expect((await other.get<object[]>(url)).data).toMatchObject([{ announced_by: other.guardian.user_id }]);
+    const link = `/api/students/${String(child.id)}/guardians/${String(parent.guardian.id)}`;
+    await school.admin.put(link, { can_see_contacts: true });
+    expect(await payments('?search=CHIDI-77')).toMatchObject([{ reference_number: 'CHIDI-77', notes: 'From Chidi' }]);
+    expect((await links(child.id, parent)).find(({ first_name }) => first_name === 'Chidi')).toMatchObject({
+      email: other.guardian.email,
+      user_id: null,
+      can_see_records: null,
+      receives_messages: null,
+    });
+  });
+
+  test('who is also a teacher sees the child, and students see no guardian', async () => {
+    const email = address('pupil');
+    const child = await addStudent({ class_id: classId, email, create_user_account: true, password: testPassword });
+    const teacher = await school.user(['teacher']);
+    await school.insert('teacher', { first_name: 'Tom', last_name: 'Teach', user_id: teacher.id });
+    await teacher.get(`/api/attendance/student/${String(child.id)}`, 404);
+    const guardian = await addGuardian({ user_id: teacher.id, children: [{ student_id: child.id }] });
+    await teacher.get(`/api/attendance/student/${String(child.id)}`);
+    expect((await student(child.id, teacher)).id).toBe(child.id);
+    await teacher.get(`/api/guardians/${String(guardian.id)}`);
+    const pupil = await service.anonymous.login({ tenant_id: school.id, email, password: testPassword });
+    expect((await pupil.get<object[]>('/api/guardians')).data).toEqual([]);
   });
 });

@@ -682,6 +682,7 @@ describe('a list and its record', () => {
       const isUsed = (filter: string) =>
         // core.narrow_to_scope passes it.
         (filter === 'is_in_scope' && isNarrowed) ||
+        filter === 'matches_shown' ||
         queries.some((parameter) => parameter.name === filter) ||
         functionsOfRecord.some(({ source }) => new RegExp(`['"]${filter}['"]`).test(source));
       unused.push(...filters.filter((filter) => !isUsed(filter)).map((filter) => `${name}.${filter}`));

@@ -67,6 +67,7 @@ describe('an API key', () => {
       [
         ...['api_keys_create', 'api_keys_delete', 'api_keys_get', 'api_keys_list', 'api_keys_update'],
         ...['attendance_me', 'attendance_my_classes'],
+        ...['me_children_dashboard', 'me_children_list'],
         ...['auth_logout', 'auth_password_change', 'auth_profile_picture', 'auth_profile_picture_set'],
         ...['auth_profile_update', 'auth_recovery_codes_create', 'auth_sessions_delete', 'auth_sessions_list'],
         ...['auth_totp_begin', 'auth_totp_confirm', 'auth_two_factor', 'auth_two_factor_delete'],

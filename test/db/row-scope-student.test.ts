@@ -55,11 +55,12 @@ const reads = (settings: Record<string, string>) =>
   });
 
 /** The expected ids in `student`, `user_account`, every table with a student_id, and `teacher`. */
-const shows = (students: number[], users: number[], teachers: number[]) => ({
+const shows = (students: number[], users: number[], teachers: number[], ofGuardians = students) => ({
   student: students,
   user_account: users,
   teacher: teachers,
   ...Object.fromEntries(ofStudents.map(({ name }) => [name, students])),
+  student_guardian: ofGuardians,
 });
 
 describe('row policies', () => {
@@ -68,16 +69,16 @@ describe('row policies', () => {
     expect(await reads({ 'app.scope': 'all' })).toEqual(shows([1, 2], [1, 2], [1, 2]));
   });
 
-  test('a student sees their own rows in every table with a student_id, their own user, and the teachers', async () => {
-    expect(await reads(mine)).toEqual(shows([1], [1], [1, 2]));
-    expect(await reads({ ...mine, 'app.student_id': '2', 'app.user_id': '2' })).toEqual(shows([2], [2], [1, 2]));
+  test('a student sees their own rows in every table with a student_id but that of guardians, their own user, and the teachers', async () => {
+    expect(await reads(mine)).toEqual(shows([1], [1], [1, 2], []));
+    expect(await reads({ ...mine, 'app.student_id': '2', 'app.user_id': '2' })).toEqual(shows([2], [2], [1, 2], []));
   });
 
   test('a guardian sees the rows of their children in every table with a student_id', async () => {
     const guardian = { 'app.scope': 'children', 'app.child_ids': ',2,', 'app.user_id': '3', 'app.student_id': '1' };
     expect(await reads(guardian)).toEqual(shows([2], [], [1, 2]));
     // A user who is a student and a guardian.
-    expect(await reads({ ...mine, 'app.child_ids': ',2,' })).toEqual(shows([1, 2], [1], [1, 2]));
+    expect(await reads({ ...mine, 'app.child_ids': ',2,' })).toEqual(shows([1, 2], [1], [1, 2], [2]));
     expect(await reads({ ...guardian, 'app.child_ids': ',,' })).toEqual(shows([], [], [1, 2]));
   });
 

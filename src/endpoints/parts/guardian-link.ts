@@ -56,15 +56,15 @@ export const link = {
     .optional()
     .meta({
       description:
-        'Whether the guardian also sees the other guardians and the address of the student, and the notes and reference ' +
-        'numbers of payments. Default: false.',
+        'Whether the guardian also sees the other guardians and the address of the student, and the notes and ' +
+        'reference numbers of payments. Default: false.',
     }),
   receives_messages: z.boolean().optional().meta({ description: 'Default: true.' }),
   can_pick_up: z
     .boolean()
     .optional()
     .meta({ description: 'Whether the student may leave with the guardian. Default: true.' }),
-  starts_on: dateOf('school', 'The first day of the link. Null: it holds since ever.').nullish(),
+  starts_on: dateOf('school', 'The first day of the link. Null: no first day.').nullish(),
   ends_on: dateOf('school', 'The last day of the link.').nullish(),
 };
 
@@ -77,13 +77,14 @@ export const endsAfterStart: [(days: Days) => boolean, { path: string[]; message
   { path: ['ends_on'], message: 'must not be before starts_on' },
 ];
 
+/** Null where another guardian of the student reads them. */
 export const linkOutput = {
   relationship: z.enum(relationship.options).nullable(),
   is_primary: z.boolean(),
   priority: z.int(),
-  can_see_records: z.boolean(),
-  can_see_contacts: z.boolean(),
-  receives_messages: z.boolean(),
+  can_see_records: z.boolean().nullable(),
+  can_see_contacts: z.boolean().nullable(),
+  receives_messages: z.boolean().nullable(),
   can_pick_up: z.boolean(),
   starts_on: date.nullable(),
   ends_on: date.nullable(),
