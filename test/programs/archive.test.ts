@@ -528,7 +528,7 @@ describe('a database owner without superuser rights', () => {
       const cursors = { text: 'select name, at_a_time from core.archive_open($1)', values: [1] };
       await exportTenant(client, cursors, path);
       const lines = gunzipSync(await readFile(path)).toString();
-      expect(lines.match(/"table":"role"/g)?.length).toBe(5);
+      expect(lines.match(/"table":"role"/g)?.length).toBe(6);
 
       await client.query("update platform.tenant set status = 'deleted', deleted_at = now() - interval '31 days'");
       await client.query('set role school_worker');
