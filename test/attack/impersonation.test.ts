@@ -146,7 +146,7 @@ describe('an operator who impersonates an admin', () => {
         ...['webhooks_create', 'webhooks_rotate_secret'],
         'api_keys_create',
         'notifications_events_update',
-        ...['guardians_delete', 'guardians_preferences_update', 'students_guardians_delete'],
+        ...['guardians_delete', 'students_guardians_delete'],
       ].toSorted(),
     );
   });
