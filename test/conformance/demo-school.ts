@@ -7,7 +7,8 @@ import { until } from '../support/client/until.ts';
 import { runProgram } from '../support/server/processes.ts';
 
 /** The senders of requests. */
-export type Caller = 'admin' | 'teacher' | 'student' | 'operator' | 'leaving' | 'renewing' | 'confirming' | 'protected';
+export type Caller =
+  'admin' | 'teacher' | 'student' | 'guardian' | 'operator' | 'leaving' | 'renewing' | 'confirming' | 'protected';
 
 /** What the requests to an operation need besides the document. */
 export interface Given {
@@ -100,6 +101,13 @@ export async function prepareRequests(url: string, folder: string, dataDir: stri
   const newClass = await create('/api/classes', { name: 'New', grade_id: grade.id, academic_year_id: year.id });
   const newStudent = (last_name: string) => create('/api/students', { first_name: 'New', last_name });
   const [joining, riding] = [await newStudent('Joining'), await newStudent('Riding')];
+  const newGuardian = (last_name: string, children: object[] = []) =>
+    create('/api/guardians', { first_name: 'New', last_name, children });
+  const joiningGuardian = await newGuardian('Joining');
+  const [linkedGuardian, leavingGuardian] = [
+    await newGuardian('Linked', [{ student_id: joining.id }]),
+    await newGuardian('Leaving', [{ student_id: joining.id }]),
+  ];
   const teacherRole = roles.find(({ name }) => name === 'teacher')?.id ?? 0;
   const newUser = (name: string) =>
     create('/api/users', {
@@ -255,12 +263,14 @@ export async function prepareRequests(url: string, folder: string, dataDir: stri
     admin: admin.token,
     teacher: (await logIn(demo.teacher)).token,
     student: (await logIn(demo.student)).token,
+    guardian: (await logIn(demo.guardian)).token,
     operator: operator.token,
     leaving: leaving.token,
     renewing: renewing.token,
     confirming: confirming.token,
     protected: secured.token,
   };
+  const [child] = await read<{ student_id: number }[]>('/api/me/children', tokens.guardian);
   const ids: Record<string, number> = {
     academic_year_id: year.id,
     bus_id: bus.id,
@@ -317,6 +327,13 @@ export async function prepareRequests(url: string, folder: string, dataDir: stri
     imports_students: { file: csv, body: importOptions },
     imports_teachers: { file: csv, body: importOptions },
     students_me_dashboard: { as: 'student' },
+    students_guardians_create: { path: { student_id: joining.id }, body: { guardian_id: joiningGuardian.id } },
+    students_guardians_get: { path: { student_id: joining.id, guardian_id: linkedGuardian.id } },
+    students_guardians_update: { path: { student_id: joining.id, guardian_id: linkedGuardian.id } },
+    students_guardians_delete: { path: { student_id: joining.id, guardian_id: leavingGuardian.id } },
+    guardians_preferences_get: { path: { guardian_id: linkedGuardian.id } },
+    guardians_preferences_update: { path: { guardian_id: linkedGuardian.id } },
+    me_children_dashboard: { as: 'guardian', path: { student_id: child?.student_id ?? 0 } },
     students_promote: promotion,
     students_promotion_preview: promotion,
     students_documents_create: {
