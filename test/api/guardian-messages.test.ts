@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, test } from '@jest/globals';
-import { serviceWithSchool, testPassword, unique } from '../support/server/service.ts';
+import { address } from '../support/fixtures/guardians.ts';
+import { serviceWithSchool, testPassword } from '../support/server/service.ts';
 
 const { service, school } = await serviceWithSchool();
 const { classId } = await school.classroom('Grade 5 A');
@@ -26,7 +27,6 @@ async function takeMessages(): Promise<Message[]> {
 }
 const takeRecipients = async () => (await takeMessages()).map(({ recipient, channel }) => `${channel} ${recipient}`);
 
-const address = (name: string) => `${unique(name)}@family.example`;
 const addStudent = async (first_name: string, fields: object = {}) =>
   (
     await school.admin.post<{ id: number }>(
